@@ -5,8 +5,8 @@
     python bench/onnx_models.py [CASE...] [--seconds 0.5] [--threads 2] [--folder DIR] [--rounds 3] [--markdown FILE]
 
 Calls are taken in turns in one process, the ratio within each turn. The first result is that of a fresh process which has imported
-NumPy, imports of the runtime included, with Hologram's cache of kernels filled: `from_onnx` of the file, the archive that
-`hologram compile` makes of it, ONNX Runtime. Files stay in --folder for the next run.
+NumPy, imports of the runtime included: `from_onnx` of the file with Hologram's cache filled and (`empty`) with an empty one, the archive
+that `hologram compile` makes of it, ONNX Runtime. Files stay in --folder for the next run.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def archived(path, threads=None):
     return lambda *arrays: method.flat(list(arrays))
 
 
-PEERS = {"from_onnx": ours, "archive": archived, "onnxruntime": runtime}
+PEERS = {"empty": ours, "from_onnx": ours, "archive": archived, "onnxruntime": runtime}
 
 
 def first(peer, path, arrays, threads):
@@ -92,7 +92,9 @@ def first_results(path, arrays, threads, rounds):
             command = [sys.executable, __file__, "--first", peer, str(path), str(arrays), "--threads", str(threads)]
             environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # as an installation has it
             environment["PYTHONPYCACHEPREFIX"] = str(path.parent / "pycache")
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+            with tempfile.TemporaryDirectory() as empty:
+                cache = {"HOLOGRAM_CACHE_DIR": empty} if peer == "empty" else {}
+                done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment | cache)
             best[peer] = min(best[peer], json.loads(done.stdout))
     return best
 
@@ -119,23 +121,25 @@ def measure(name, folder, args):
 
 
 def lines(rows):
-    yield "| case | ONNX Runtime, ms | Hologram, ms | ratio (quartiles) | first result: ONNX Runtime, s | from_onnx, s | archive, s |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    head = "first result: ONNX Runtime, s | from_onnx, empty cache, s | from_onnx, s | archive, s |"
+    yield f"| case | ONNX Runtime, ms | Hologram, ms | ratio (quartiles) | {head}"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     good = [row for row in rows if "error" not in row]
     for row in rows:
         if "error" in row:
-            yield f"| {row['case']} | | | {row['error']} | | | |"
+            yield f"| {row['case']} | | | {row['error']} | | | | |"
             continue
         f = row["first"]
         yield (
             f"| {row['case']} | {1e3 * row['onnxruntime']:.3f} | {1e3 * row['hologram']:.3f} | {row['quartiles']} "
-            f"| {f['onnxruntime']:.3f} | {f['from_onnx']:.3f} | {f['archive']:.3f} |"
+            f"| {f['onnxruntime']:.3f} | {f['empty']:.3f} | {f['from_onnx']:.3f} | {f['archive']:.3f} |"
         )
     if good:
         ratios = [row["ratio"] for row in good]
-        starts = [[row["first"]["onnxruntime"] / row["first"][p] for row in good] for p in ("from_onnx", "archive")]
+        starts = [[row["first"]["onnxruntime"] / row["first"][p] for row in good] for p in ("empty", "from_onnx", "archive")]
         means = [float(np.exp(np.mean(np.log(values)))) for values in (ratios, *starts)]
-        yield f"| geometric mean of ONNX Runtime's time over ours | | | {means[0]:.2f} | | {means[1]:.2f} | {means[2]:.2f} |"
+        first, *starts = [f"{mean:.2f}" for mean in means]
+        yield f"| geometric mean of ONNX Runtime's time over ours | | | {first} | | {' | '.join(starts)} |"
 
 
 def main() -> int:

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("onnx")
 import onnx_nodes  # noqa: E402
-from onnx import TensorProto, helper  # noqa: E402
+from hologram.onnx import tensors, wire  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx_models import model  # noqa: E402
 
 RNG = np.random.default_rng(7)
@@ -222,10 +223,10 @@ def test_external_data_stays_in_the_models_folder(tmp_path, location, more, erro
         hologram.from_onnx(path)
 
 
-def test_no_pytorch_is_imported_and_a_missing_onnx_is_named():
+def test_the_package_onnx_is_imported_only_for_what_the_standard_says_by_functions():
     code = """if 1:
-        import sys, io, numpy as np
-        sys.modules["torch"] = None
+        import sys, numpy as np
+        sys.modules["torch"] = sys.modules["onnx"] = None
         import hologram
         function = hologram.from_onnx(sys.stdin.buffer.read())
         assert function(np.ones((2, 8), np.float32)).shape == (2, 4)
@@ -234,9 +235,11 @@ def test_no_pytorch_is_imported_and_a_missing_onnx_is_named():
     data = perceptron()[0].SerializeToString()
     done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
-    code = "import sys; sys.modules['onnx'] = None; import hologram; hologram.from_onnx('m.onnx')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "needs the package onnx: pip install 'hologram-compute[onnx]'" in done.stderr
+    proto = model([helper.make_node("AffineGrid", ["x", "n"], ["y"])], {"x": ("float32", [1, 2, 3])}, ["y"], {"n": np.array([1, 1, 2, 2])})
+    code = "import sys; sys.modules['onnx'] = None; import hologram; hologram.from_onnx(sys.stdin.buffer.read())"
+    done = subprocess.run([sys.executable, "-c", code], input=proto.SerializeToString(), capture_output=True)
+    message = b"needs the package onnx for node 0 (AffineGrid, opset 20 of ai.onnx): pip install 'hologram-compute[onnx]'"
+    assert message in done.stderr
 
 
 def test_backend_of_the_package_onnx():
@@ -252,6 +255,65 @@ def test_backend_of_the_package_onnx():
     np.testing.assert_array_equal(onnx_backend.run_node(node, [x, x + 1])[0], x - (x + 1))
     strings = model([helper.make_node("StringNormalizer", ["x"], ["y"])], {"x": ("float32", [3])}, ["y"])
     assert not onnx_backend.is_compatible(strings)
+
+
+# --- files as they are written
+
+
+ELEMENTS = [name for name in TensorProto.DataType.keys() if name not in ("UNDEFINED", "STRING", "FLOAT6E2M3", "FLOAT6E3M2")]
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+@pytest.mark.parametrize("raw", [False, True])
+def test_tensors_are_read_as_the_package_onnx_reads_them(name, raw):
+    values = np.array([0, 1, 1, 0, 1]) if name == "BOOL" else np.array([0, 1, 2, 1, 0] if name[0] == "U" else [0, 1, -2, 1, -1])
+    kind, values = TensorProto.DataType.Value(name), values * 1j if name[0] == "C" else values
+    array = np.asarray(values).astype(helper.tensor_dtype_to_np_dtype(kind))
+    listed = array.tolist() if name[0] in "CUI" else array
+    made = numpy_helper.from_array(array) if raw else helper.make_tensor("", kind, array.shape, listed)
+    data = made.SerializeToString()
+    read = tensors.array_of(wire.parse(wire.Tensor, data, 0, len(data)), None)
+    assert read.dtype == array.dtype and read.tobytes() == array.tobytes() and not read.flags.writeable
+
+
+def test_files_cut_anywhere_are_no_models_and_the_rest_is_as_the_package_onnx_has_it():
+    proto = perceptron()[0]
+    proto.functions.add(name="f", domain="d").opset_import.add(domain="d", version=300)
+    proto.graph.node[0].attribute.append(helper.make_attribute("floats", [1.5, -2.0]))
+    proto.graph.node[1].attribute.append(helper.make_attribute("ints", [3, -1, 1 << 40]))
+    data = proto.SerializeToString()
+    read = wire.model(data + b"\xfa\x7f\x01!")  # and a field that nobody knows
+    assert [(n.op_type, n.input, n.output) for n in read.graph.node] == [
+        (n.op_type, list(n.input), list(n.output)) for n in proto.graph.node
+    ]
+    assert (read.graph.node[0].attribute[0].floats, read.graph.node[1].attribute[0].ints) == ([1.5, -2.0], [3, -1, 1 << 40])
+    assert read.functions[0].opset_import[0].version == 300
+    dims = read.graph.input[0].type.tensor_type.shape.dim
+    assert [(d.HasField("dim_value"), d.dim_param) for d in dims] == [(False, "batch"), (True, "")]
+    assert [bytes(t.raw_data) for t in read.graph.initializer] == [t.raw_data for t in proto.graph.initializer]
+    whole = 0
+    for n in range(len(data)):
+        try:
+            wire.model(data[:n])
+            whole += 1  # between two fields of the model itself
+        except ValueError:
+            pass
+    assert whole <= 6
+
+
+def test_files_may_change_while_a_model_of_theirs_is_called(tmp_path):
+    proto, want = perceptron()
+    proto.graph.initializer.append(numpy_helper.from_array(RNG.standard_normal(10_000).astype(np.float32), "more"))
+    proto.graph.node.append(helper.make_node("Identity", ["more"], ["z"]))
+    proto.graph.output.append(helper.make_empty_tensor_value_info("z"))
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    function = hologram.from_onnx(tmp_path / "m.onnx")
+    (tmp_path / "m.onnx").write_bytes(b"")
+    x = RNG.standard_normal((2, 8)).astype(np.float32)
+    y, z = function(x)
+    np.testing.assert_allclose(y, want(x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(z, numpy_helper.to_array(proto.graph.initializer[-1]))
+    assert function.graph.constants["more"].ctypes.data % 64 == 0
 
 
 # --- ONNX's own cases

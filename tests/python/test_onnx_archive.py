@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import hologram
@@ -13,6 +14,7 @@ pytest.importorskip("onnx")
 import onnx  # noqa: E402
 import onnx_models  # noqa: E402
 from hologram.cli import main  # noqa: E402
+from hologram.onnx import kept  # noqa: E402
 from onnx import helper  # noqa: E402
 
 RNG = np.random.default_rng(3)
@@ -117,11 +119,20 @@ def old_file(network, tmp_path):
     return path
 
 
+def called(path, x):
+    """Whether there was an archive; what the call gives, once one may be there."""
+    model = hologram.from_onnx(path)
+    found, results = bool(model._kept.graphs), model(x)
+    model._kept.finish()
+    return found, results
+
+
 def test_files_that_were_called_are_neither_read_nor_traced_again(old_file):
     images = {n: RNG.standard_normal((n, 3, 8, 8)).astype(np.float32) for n in (1, 2, 5)}
     first = hologram.from_onnx(old_file)
     assert not first._kept.graphs
     want = {n: first(images[n]) for n in (2, 1)}
+    first._kept.finish()
     second = hologram.from_onnx(old_file)
     assert (second.inputs, second.outputs, repr(second)) == (first.inputs, first.outputs, repr(first))
     for n in (1, 2, 2):
@@ -138,9 +149,24 @@ def test_files_that_were_called_are_neither_read_nor_traced_again(old_file):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_process_ends_when_its_archives_are_written(old_file, monkeypatch):
+    code = "import sys, numpy as np, hologram; hologram.from_onnx(sys.argv[1])(np.ones((2, 3, 8, 8), 'f4'))"
+    subprocess.run([sys.executable, "-c", code, str(old_file)], check=True)
+    x, go = np.ones((2, 3, 8, 8), np.float32), threading.Event()
+    assert hologram.from_onnx(old_file)._kept.graphs
+    write = kept.Kept._write
+    monkeypatch.setattr(kept.Kept, "_write", lambda *args: go.wait(60) and write(*args))
+    model = hologram.from_onnx(old_file)
+    model(x[:1])  # does not wait for its archive
+    assert len(hologram.from_onnx(old_file)._kept.graphs) == 1
+    go.set()
+    model._kept.finish()
+    assert len(hologram.from_onnx(old_file)._kept.graphs) == 2
+
+
 def test_files_that_changed_are_read_again(old_file):
     x = RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
-    hologram.from_onnx(old_file)(x)
+    called(old_file, x)
     assert hologram.from_onnx(old_file)._kept.graphs
     proto = onnx_models.network()
     proto.graph.initializer[-1].raw_data = bytes(len(proto.graph.initializer[-1].raw_data))
@@ -148,7 +174,7 @@ def test_files_that_changed_are_read_again(old_file):
     os.utime(old_file, (time.time() - 60,) * 2)  # the same size and time
     assert not hologram.from_onnx(old_file)(x)[0].any()
     old_file.write_bytes(old_file.read_bytes())
-    hologram.from_onnx(old_file)(x)  # too new: it may change again without a sign
+    called(old_file, x)  # too new: it may change again without a sign
     assert not hologram.from_onnx(old_file)._kept.graphs
 
 
@@ -161,15 +187,14 @@ def test_models_with_data_beside_them_or_with_steps(tmp_path):
     def again(*written):
         for name in written:
             os.utime(tmp_path / name, (time.time() - 60,) * 2)
-        model = hologram.from_onnx(tmp_path / "m.onnx")
-        return bool(model._kept.graphs), model(x)
+        return called(tmp_path / "m.onnx", x)
 
     assert not again("m.onnx", "w.bin")[0]
-    kept, y = again()
-    assert kept and np.array_equal(y[:, :4], x)
+    found, y = again()
+    assert found and np.array_equal(y[:, :4], x)
     (tmp_path / "w.bin").write_bytes(bytes(len((tmp_path / "w.bin").read_bytes())))
-    kept, y = again("w.bin")
-    assert not kept and not y.any()
+    found, y = again("w.bin")
+    assert not found and not y.any()
     nodes = [helper.make_node("NonZero", ["x"], ["y"])]
     (tmp_path / "m.onnx").write_bytes(onnx_models.model(nodes, {"x": ("float32", ["n", 4])}, ["y"]).SerializeToString())
     assert not again("m.onnx")[0] and not again()[0]

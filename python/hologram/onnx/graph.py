@@ -2,23 +2,28 @@
 # mypy: ignore-errors
 import re
 
-import onnx
-from onnx import AttributeProto, TensorProto
+from hologram.onnx import table, tensors, wire
 
-from hologram.onnx import table, tensors
-
-_SCALARS = {AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.TENSOR: "t", AttributeProto.GRAPH: "g"}
-_LISTS = {AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints", AttributeProto.TENSORS: "tensors"}
-
+_NAMED = {wire.FLOAT: "f", wire.INT: "i", wire.FLOATS: "floats", wire.INTS: "ints", wire.TENSORS: "tensors", wire.TYPE_PROTO: "tp"}
 
 OLDEST = 7
 
 
+def standard(why):
+    """The package onnx, which knows the standard's operators."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise ImportError(f"hologram.from_onnx needs the package onnx {why}: pip install 'hologram-compute[onnx]'") from error
+    return onnx
+
+
 def _since(op, version):
     """The opset that brought an operator of the default domain as `version` has it."""
+    defs = standard(f"for opset {version}").defs
     try:
-        return onnx.defs.get_schema(op, version, "").since_version
-    except onnx.defs.SchemaError:
+        return defs.get_schema(op, version, "").since_version
+    except defs.SchemaError:
         return None
 
 
@@ -49,22 +54,20 @@ class Node:
     def _value(self, attribute):
         if attribute.ref_attr_name:
             return self.scope.attributes.get(attribute.ref_attr_name)
-        if attribute.type == AttributeProto.STRING:
+        kind = attribute.type
+        if kind == wire.STRING:
             return attribute.s.decode("utf-8", "replace")
-        if attribute.type == AttributeProto.STRINGS:
+        if kind == wire.STRINGS:
             return [s.decode("utf-8", "replace") for s in attribute.strings]
-        if attribute.type == AttributeProto.TENSOR:
-            if attribute.t.data_type == TensorProto.STRING:
+        if kind == wire.TENSOR:
+            if attribute.t.data_type == tensors.STRING:
                 raise self.refused("strings are not supported")
             return tensors.array_of(attribute.t, self.scope.folder)
-        if attribute.type == AttributeProto.GRAPH:
+        if kind == wire.GRAPH:
             return Graph(attribute.g, self.scope)
-        if attribute.type == AttributeProto.TYPE_PROTO:
-            return attribute.tp
-        if attribute.type in _SCALARS:
-            return getattr(attribute, _SCALARS[attribute.type])
-        if attribute.type in _LISTS:
-            return list(getattr(attribute, _LISTS[attribute.type]))
+        if kind in _NAMED:
+            value = getattr(attribute, _NAMED[kind])
+            return list(value) if kind in (wire.FLOATS, wire.INTS, wire.TENSORS) else value
         raise self.refused(f"attribute {attribute.name!r} of a kind that is not supported")
 
     def __str__(self):
@@ -96,9 +99,10 @@ class Node:
 
     def _schema(self):
         """The operator's definition, where that is by a function."""
+        defs = standard(f"for {self}").defs
         try:
-            schema = onnx.defs.get_schema(self.op, self.version, self.domain)
-        except onnx.defs.SchemaError:
+            schema = defs.get_schema(self.op, self.version, self.domain)
+        except defs.SchemaError:
             return None
         return schema if schema.has_function or schema.has_context_dependent_function else None
 
@@ -107,7 +111,7 @@ class Node:
         given = {a.name: self._value(a) for a in function.attribute_proto}
         schema = self._schema() if self.function is None else None
         for name, attribute in schema.attributes.items() if schema is not None else ():
-            if attribute.default_value.type != AttributeProto.UNDEFINED:
+            if attribute.default_value.type:
                 given[name] = self._value(attribute.default_value)
         return given
 
@@ -124,16 +128,15 @@ class Node:
             versions = schema.function_opset_versions
             chosen = max((v for v in versions if v <= self.version), default=versions[0])
             raw = schema.get_function_with_opset_version(chosen)
-        body = onnx.FunctionProto()
-        body.ParseFromString(raw)
-        return body
+        return wire.parse(wire.Function, raw, 0, len(raw))
 
     def _plain(self):
         """The node without references to attributes of the function around."""
-        node = onnx.NodeProto()
-        node.CopyFrom(self.proto)
+        onnx, node = standard(f"for {self}"), self.proto
+        node = onnx.NodeProto.FromString(node.raw if isinstance(node, wire.Message) else node.SerializeToString())
+        given = list(node.attribute)
         del node.attribute[:]
-        for attribute in self.proto.attribute:
+        for attribute in given:
             if not attribute.ref_attr_name:
                 node.attribute.append(attribute)
             elif attribute.name in self.attributes:
@@ -146,7 +149,7 @@ class Graph:
 
     def __init__(self, proto, scope):
         self.scope = scope
-        self.function = function = isinstance(proto, onnx.FunctionProto)
+        self.function = function = not hasattr(proto, "initializer")
         self.inputs = [v if function else v.name for v in proto.input]
         self.outputs = [v if function else v.name for v in proto.output]
         self.types = [] if function else [_type_of(v) for v in proto.output]
@@ -163,7 +166,7 @@ class Graph:
 
     @staticmethod
     def _constant(tensor, scope):
-        if tensor.data_type == TensorProto.STRING:
+        if tensor.data_type == tensors.STRING:
             raise NotImplementedError(f"from_onnx: initializer {tensor.name!r}: strings are not supported")
         return tensors.array_of(tensor, scope.folder)
 
@@ -193,6 +196,6 @@ def captures_of(node):
 def _type_of(info):
     """(dtype, sizes) of a value, 0 for those that are open; None where the model does not say."""
     kind = info.type
-    if not kind.HasField("tensor_type") or not kind.tensor_type.elem_type or kind.tensor_type.elem_type == TensorProto.STRING:
+    if not kind.HasField("tensor_type") or not kind.tensor_type.elem_type or kind.tensor_type.elem_type == tensors.STRING:
         return None
     return tensors.dtype_of(kind.tensor_type.elem_type), [d.dim_value for d in kind.tensor_type.shape.dim]

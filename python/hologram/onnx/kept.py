@@ -1,13 +1,16 @@
 # hologram/onnx/kept.py: what calls of model files found, in the cache folder for other processes
 # mypy: ignore-errors
-"""The first call of a file writes the graph that it traced, and the weights, as an archive into the cache folder, under a name that
-is made of what the system says about the file (its place, size and times), of samples of its content, and of what it is traced
-with. A process that finds such an archive calls it, and imports neither the package `onnx` nor the operators' rows. Its machine code
-is for this processor and number of threads, and trusted as the kernels beside it are: the folder is this user's alone."""
+"""After the first call of a file a thread writes the graph that it traced, and the weights, as an archive into the cache folder; a
+process ends when that is done. The archive's name is made of what the system says about the file (its place, size and times), of
+samples of its content, and of what it is traced with. A process that finds such an archive calls it, and imports neither the package
+`onnx` nor the operators' rows. Its machine code is for this processor and number of threads, and trusted as the kernels beside it are:
+the folder is this user's alone."""
 
+import contextlib
 import hashlib
 import json
 import os
+import threading
 import time
 
 import numpy as np
@@ -65,6 +68,7 @@ class Kept:
         self.graphs, self.tried = [], set()
         self.source, self.file, self.names = source, file, list(names)
         self.inputs, self.outputs, self.name = None, None, None
+        self._writing = None  # the last thread
 
     def open(self, runtime):
         for name in list(self.names):
@@ -104,7 +108,7 @@ class Kept:
         return {d: n for spec, array in zip(inputs, arrays) for d, n in zip(spec.named(), array.shape) if not isinstance(d, int)}
 
     def keep(self, model, arrays):
-        """After a call that the model itself served."""
+        """After a call that the model itself served: its results need not wait for the disk."""
         if not self.names or any(spec.dims is None or spec.sequence or spec.optional for spec in model._inputs):
             return
         sizes = self._sizes(model._inputs, arrays)
@@ -115,10 +119,23 @@ class Kept:
         if any(model.stats().values()):  # steps between graphs have no place in an archive
             self.names = []
             return
+        writing = threading.Thread(target=self._try, args=(model, sizes, self._writing), name="hologram.onnx.kept")
+        with contextlib.suppress(RuntimeError):  # no more threads, or the process ends
+            writing.start()
+            self._writing = writing
+
+    def _try(self, model, sizes, before):
+        if before is not None:
+            before.join()
         try:
             self._write(model, sizes)
         except Exception:  # the call has its results: what no archive can hold, or no disk, is traced in each process
             self.names = []
+
+    def finish(self):
+        """Waits until what was called is written."""
+        if self._writing is not None:
+            self._writing.join()
 
     def _write(self, model, sizes):
         from hologram.onnx import archive
@@ -133,7 +150,7 @@ class Kept:
             "files": files[1:], "name": model.name, "outputs": model.outputs,
             "inputs": [(spec.name, spec.dtype.name, spec.dims) for spec in model._inputs],
         }  # fmt: skip
-        path = runtime.cache_place(self.names[0], True)
+        path = runtime.cache_place(self.names[0], True) if self.names else None
         if path is None:
             return
         # Guards are tried at the ends of the ranges; sizes of 1 are apart, as in calls of the model itself.

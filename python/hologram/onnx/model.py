@@ -30,7 +30,7 @@ def from_onnx(
         calibrate: for "static-int8" calls of the model, each an array, a tuple of arrays or a dict by name.
 
     Raises:
-        ImportError: the package onnx is missing.
+        ImportError: a package of the extra [onnx] is missing.
         NotImplementedError: an operator, element type or form that is not supported; it names the node.
         ValueError: no ONNX model, or data outside of its folder, or another word for quantize, or calibrate for another mode.
         FileNotFoundError, OSError: the file, or one with its data, cannot be read.

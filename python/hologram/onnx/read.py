@@ -1,15 +1,11 @@
 # hologram/onnx/read.py: a model file as a function that is traced
 # mypy: ignore-errors
+import mmap
 import os
-
-try:
-    import onnx
-except ImportError as error:
-    raise ImportError("hologram.from_onnx needs the package onnx: pip install 'hologram-compute[onnx]'") from error
 
 from hologram import onnx as families
 from hologram._jit import Jitted
-from hologram.onnx import kept, tensors
+from hologram.onnx import kept, tensors, wire
 from hologram.onnx import quantize as narrow
 from hologram.onnx.call import OnnxRecorder
 from hologram.onnx.graph import Graph, Scope
@@ -64,25 +60,32 @@ class Reading:
 
 
 def _read(model):
-    """(ModelProto, the folder that its external data is in or None)"""
-    if isinstance(model, onnx.ModelProto):
-        return model, None
+    """(the model's messages, the Folder that its data is in)"""
     if isinstance(model, (bytes, bytearray, memoryview)):
         data, folder, where = bytes(model), None, "the bytes"
     elif isinstance(model, (str, os.PathLike)):
-        folder, where = tensors.Folder(os.path.dirname(os.path.abspath(model))), os.fspath(model)
-        with open(model, "rb") as file:
-            data = file.read()
+        data, where = _content(model), os.fspath(model)
+        folder = tensors.Folder(os.path.dirname(os.path.abspath(model)), len(data))
+    elif hasattr(model, "graph") and hasattr(model, "SerializeToString"):
+        return model, None
     else:
         raise TypeError(f"from_onnx: expected a path, bytes or a ModelProto, got {type(model).__name__}")
-    proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(data)
-    except Exception as error:  # the parser's own class
+        proto = wire.model(data)
+    except ValueError as error:
         raise ValueError(f"from_onnx: {where}: no ONNX model: {error}") from None
     if not proto.HasField("graph") or not proto.opset_import:
         raise ValueError(f"from_onnx: {where}: no ONNX model: it has no graph or names no opset")
     return proto, folder
+
+
+def _content(path):
+    """A view of a file while it is read: whoever writes into it later changes nothing."""
+    with open(path, "rb") as file:
+        try:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (ValueError, OSError):  # empty, or no regular file
+            return file.read()
 
 
 def input_of(proto):

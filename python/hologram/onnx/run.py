@@ -1,12 +1,11 @@
 # hologram/onnx/run.py: the nodes of a graph on stand-ins, one after the other
 # mypy: ignore-errors
 import numpy as np
-import onnx
 
 from hologram._jit import Jitted
 from hologram.onnx import tensors
 from hologram.onnx.call import Array, Call, Dim, OnnxRecorder, TraceError, Unsupported, Value, is_known, is_sizes, settled
-from hologram.onnx.graph import Graph, Scope
+from hologram.onnx.graph import Graph, Scope, standard
 
 MOST_FOLDED = 1 << 16  # elements of operands and results of what is computed while tracing
 
@@ -176,7 +175,7 @@ def lowered(tracer, node, operands):
 
 def call_function(tracer, node, operands):
     """The nodes of the function that the model, or the standard, defines the operator by."""
-    proto = node.function or node.body([_type_of(x) for x in operands])
+    proto = node.function or node.body([_type_of(x, node) for x in operands])
     versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import} or node.scope.versions
     attributes = node.defaults(proto) | node.attributes
     scope = Scope({**node.scope.versions, **versions}, node.scope.functions, node.scope.folder, attributes)
@@ -186,8 +185,8 @@ def call_function(tracer, node, operands):
     return tuple(results)
 
 
-def _type_of(x):
-    kind = onnx.TypeProto()
+def _type_of(x, node):
+    kind = standard(f"for {node}").TypeProto()
     if x is None:
         return kind
     dtype = np.dtype(np.int64) if is_sizes(x) else x.dtype

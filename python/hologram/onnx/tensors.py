@@ -1,64 +1,115 @@
 # hologram/onnx/tensors.py: element types and constants of ONNX models as NumPy's
 # mypy: ignore-errors
+import math
 import os
 import stat
 
-import ml_dtypes
 import numpy as np
-import onnx
-from onnx import TensorProto
 
-_NUMPY = {
-    TensorProto.BOOL: np.bool_, TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64, TensorProto.FLOAT16: np.float16,
-    TensorProto.BFLOAT16: ml_dtypes.bfloat16, TensorProto.INT8: np.int8, TensorProto.INT16: np.int16, TensorProto.INT32: np.int32,
-    TensorProto.INT64: np.int64, TensorProto.UINT8: np.uint8, TensorProto.UINT16: np.uint16, TensorProto.UINT32: np.uint32,
-    TensorProto.UINT64: np.uint64, TensorProto.COMPLEX64: np.complex64, TensorProto.COMPLEX128: np.complex128,
+try:
+    import ml_dtypes
+except ImportError as error:
+    raise ImportError("hologram.from_onnx needs the package ml_dtypes: pip install 'hologram-compute[onnx]'") from error
+
+from hologram.onnx import wire
+
+_OWN = {
+    "FLOAT": "float32", "DOUBLE": "float64", "FLOAT8E4M3FN": "float8_e4m3fn", "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
+    "FLOAT8E5M2": "float8_e5m2", "FLOAT8E5M2FNUZ": "float8_e5m2fnuz", "FLOAT8E8M0": "float8_e8m0fnu", "FLOAT4E2M1": "float4_e2m1fn",
 }  # fmt: skip
-_NARROW = {
-    "FLOAT8E4M3FN": "float8_e4m3fn", "FLOAT8E4M3FNUZ": "float8_e4m3fnuz", "FLOAT8E5M2": "float8_e5m2",
-    "FLOAT8E5M2FNUZ": "float8_e5m2fnuz", "FLOAT8E8M0": "float8_e8m0fnu", "INT4": "int4", "UINT4": "uint4",
-    "FLOAT4E2M1": "float4_e2m1fn", "INT2": "int2", "UINT2": "uint2",
-}  # fmt: skip
-for _name, _own in _NARROW.items():
-    if hasattr(TensorProto, _name) and hasattr(ml_dtypes, _own):
-        _NUMPY[getattr(TensorProto, _name)] = getattr(ml_dtypes, _own)
+_DTYPES = {}  # by number
+for _number, _name in enumerate(wire.TYPES):
+    _name = _OWN.get(_name, _name.lower())
+    if _name not in ("undefined", "string") and (hasattr(np, _name) or hasattr(ml_dtypes, _name)):
+        _DTYPES[_number] = np.dtype(getattr(ml_dtypes, _name, None) or _name)
+STRING = wire.TYPES.index("STRING")
+_BITS = {1: np.uint8, 2: np.uint16}  # what floats of so many bytes are written as
+SMALL = 4096  # bytes
 
 
-class Folder(str):
-    """The folder of a model. used: files in it that were read."""
+class Folder:
+    """The folder of a model. used: files in it that were read; size: bytes of the model's own file."""
 
-    def __init__(self, path):
-        self.used = set()
+    def __init__(self, path, size):
+        self.path, self.used = path, set()
+        self._bytes, self._room, self._at = size + size // SMALL * 64 + 64, None, 0
+
+    def copied(self, raw):
+        """The bytes of a view of the file, at a multiple of 64: all in one array, which large pages make quick to fill."""
+        if len(raw) < SMALL:
+            return np.frombuffer(bytes(raw), np.uint8)
+        if self._room is None:
+            self._room = np.empty(self._bytes, np.uint8)
+            self._at = -self._room.ctypes.data % 64
+        place = self._room[self._at : self._at + len(raw)]
+        self._at += (len(raw) + 63) // 64 * 64
+        place[:] = np.frombuffer(raw, np.uint8)
+        place.setflags(write=False)
+        return place
 
 
 def dtype_of(number):
     """NumPy's dtype of a TensorProto.DataType; NotImplementedError for strings and what NumPy has nothing for."""
-    if number not in _NUMPY:
-        raise NotImplementedError(f"tensors of type {TensorProto.DataType.Name(number).lower()} are not supported")
-    return np.dtype(_NUMPY[number])
+    if number not in _DTYPES:
+        name = wire.TYPES[number].lower() if 0 <= number < len(wire.TYPES) else number
+        raise NotImplementedError(f"tensors of type {name} are not supported")
+    return _DTYPES[number]
 
 
 def number_of(dtype):
     """The TensorProto.DataType of a dtype."""
-    return next(number for number, own in _NUMPY.items() if np.dtype(own) == dtype)
+    return next(number for number, own in _DTYPES.items() if own == dtype)
 
 
 def array_of(tensor, folder):
     """The values of a TensorProto, read-only. External data is mapped, from below `folder` alone."""
     dtype = dtype_of(tensor.data_type)
     shape = tuple(tensor.dims)
-    if tensor.data_location == TensorProto.EXTERNAL:
+    if tensor.data_location == wire.EXTERNAL:
         return _external(tensor, dtype, shape, folder)
-    if tensor.HasField("raw_data") and dtype.itemsize * int(np.prod(shape)) == len(tensor.raw_data) and not _packed(dtype):
-        return np.frombuffer(tensor.raw_data, dtype=dtype).reshape(shape)
-    array = onnx.numpy_helper.to_array(tensor)
-    array = np.asarray(array if array.dtype == dtype else array.astype(dtype))
+    count = math.prod(shape)
+    raw = tensor.raw_data if tensor.HasField("raw_data") else None
+    if isinstance(raw, memoryview):
+        raw = folder.copied(raw)
+    bits = _packed(dtype)
+    if bits:
+        data = np.array(tensor.int32_data, np.int64).astype(np.uint8) if raw is None else np.frombuffer(raw, np.uint8)
+        array = _unpacked(data, bits, count, dtype)
+    elif raw is not None:
+        array = np.frombuffer(raw, dtype) if len(raw) == count * dtype.itemsize else None
+    else:
+        array = _listed(tensor, dtype)
+    if array is None or array.size != count:
+        raise ValueError(f"from_onnx: tensor {tensor.name!r}: its data are not {count} elements of {dtype}")
+    array = array.reshape(shape)
     array.setflags(write=False)
     return array
 
 
+def _listed(tensor, dtype):
+    """Elements that the file has as numbers, halves and what is smaller as the bits of an integer."""
+    if dtype.kind == "c":
+        parts = tensor.float_data if dtype == np.complex64 else tensor.double_data
+        return np.array(parts, f"f{dtype.itemsize // 2}").view(dtype)
+    own = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "uint32": "uint64_data", "uint64": "uint64_data"}
+    numbers = getattr(tensor, own.get(dtype.name, "int32_data"))
+    if dtype.name in ("float32", "float64"):
+        return np.array(numbers, dtype)
+    numbers = np.array([int(n) & (1 << 64) - 1 for n in numbers], np.uint64)
+    return numbers.astype(dtype) if dtype.kind in "iub" else numbers.astype(_BITS[dtype.itemsize]).view(dtype)
+
+
+def _unpacked(data, bits, count, dtype):
+    """Elements of a few bits each, the first in the lowest bits of the first byte."""
+    parts = np.stack([data >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], axis=-1).reshape(-1)[:count]
+    if dtype.name.startswith("int"):
+        parts = (parts ^ (1 << bits - 1)).astype(np.int8) - np.int8(1 << bits - 1)
+    return parts.view(dtype) if dtype.kind == "V" and dtype.name.startswith("float") else parts.astype(dtype)
+
+
 def _packed(dtype):
-    return dtype.name in ("int4", "uint4", "float4_e2m1fn", "int2", "uint2")
+    """Bits of an element where several share a byte, else None."""
+    return {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}.get(dtype.name)
 
 
 def _external(tensor, dtype, shape, folder):
@@ -89,7 +140,7 @@ def _confined(location, folder, where):
     parts = location.replace("\\", "/").split("/")
     if not location or os.path.isabs(location) or ".." in parts or ":" in parts[0] or "\0" in location:
         raise ValueError(f"from_onnx: {where}: external data in {location!r}, which is not below the model's folder")
-    path = os.path.abspath(folder)
+    path = folder.path
     for part in parts:
         path = os.path.join(path, part)
         try:

@@ -121,7 +121,7 @@ def run(case):
     try:
         if isinstance(model, Path):
             model, sets = _read(model)
-        function = hologram.from_onnx(model)
+        function = hologram.from_onnx(model.SerializeToString())
         for inputs, outputs in sets:
             results = function.flat([value_of(x) for x in inputs])
             assert len(results) == len(outputs), f"{len(results)} results, expected {len(outputs)}"
