@@ -17,10 +17,9 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
 
     import torch
 
-    from . import owners, parameters, precision, runtimes
+    from . import direct, owners, parameters, precision, runtimes
     from .capture import decomp, rewrite
     from .compiler import compile_graph
-    from .direct import direct
     from .options import Options
 
     if any(isinstance(value, (list, tuple, dict)) for value in example_inputs):  # compiled autograd's, a list of tensors
@@ -41,9 +40,9 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     def compiler(kind):
         def compile(graph, inputs):
             call = compile_graph(graph, kind, chosen, static, inputs, brief, keep)
-            plain = direct(call, graph, example_inputs) if kind == "inference" and not of_lists else None
-            ready.append(plain) if plain is not None else None
-            return saved.attach(call, plain is not None) if keep else call
+            written = direct.written(call, graph, example_inputs) if kind == "inference" and not of_lists else None
+            ready.append(direct.function(call, written)) if written is not None else None
+            return saved.attach(call, written) if keep else call
 
         return compile
 

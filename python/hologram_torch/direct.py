@@ -2,21 +2,35 @@
 import torch
 
 
-def direct(call, graph, arguments):
-    """The compiled graph as a function of Dynamo's arguments, or None where AOTAutograd's wrapper has work to do in each call.
+def written(call, graph, arguments):
+    """Positions of Dynamo's arguments whose versions a call moves, or None where AOTAutograd's wrapper has other work to do in each call.
 
     call: what compile_graph returned for `graph`, an inference graph; arguments: those of Dynamo's graph. To be asked while
-    PyTorch traces. The wrapper passes its arguments on as they are if none of them is written, equals another one or is taken
-    apart, and no result is a view or needs an operator of PyTorch, which would see its settings for autocast and gradients.
+    PyTorch traces. The wrapper passes its arguments on as they are if none of them equals another one, is taken apart or
+    written by anything but the graph itself, and no result is a view or needs an operator of PyTorch, which would see its settings
+    for autocast and gradients.
     """
-    function = getattr(call, "direct", None)
     context = torch._guards.TracingContext.try_get()
     if getattr(context, "fakify_first_call", False):  # DDPOptimizer asks the wrapper for fake results
         return None
     try:
-        return function if function and call.native and _plain(context.fw_metadata, graph, arguments) else None
+        plain = hasattr(call, "direct") and call.native and _plain(context.fw_metadata, graph, arguments)
+        return tuple(context.fw_metadata.mutated_graph_handled_indices_seen_by_autograd) if plain else None
     except AttributeError:  # another version of PyTorch
         return None
+
+
+def function(call, written):
+    """What takes the arguments of `call` one by one, and moves the versions of those at the positions `written`."""
+    run = call.direct
+    if not written:
+        return run
+
+    def moving(*arguments):
+        torch.autograd.graph.increment_version([arguments[i] for i in written])
+        return run(*arguments)
+
+    return moving
 
 
 def _plain(metadata, graph, arguments) -> bool:
@@ -26,7 +40,7 @@ def _plain(metadata, graph, arguments) -> bool:
     return (
         len(graph.graph.find_nodes(op="placeholder")) == len(inputs) == len(arguments)
         and len(values) == len(outputs)
-        and not any(i.mutates_data or i.mutates_metadata for i in inputs)
+        and all(i.mutation_type.name in ("NOT_MUTATED", "MUTATED_IN_GRAPH") for i in inputs)
         and all(o.output_type.name == "non_alias" for o in outputs)
         and not (wrapped or metadata.num_intermediate_bases or metadata.tokens or metadata.num_graphsafe_rng_states)
         and metadata.grad_enabled_mutation is None

@@ -18,6 +18,8 @@ from torch._inductor.output_code import OutputCode
 
 import hologram
 
+from . import direct
+
 _here = threading.local()
 
 
@@ -31,12 +33,12 @@ def version() -> str:
 
 
 class Code(OutputCode):
-    """A compiled graph as PyTorch keeps it. `direct`: whether it may be called without AOTAutograd's wrapper."""
+    """A compiled graph as PyTorch keeps it. written: as direct.function takes it; None where it needs AOTAutograd's wrapper."""
 
-    def __init__(self, programs, direct=False):
+    def __init__(self, programs, written=None):
         super().__init__()
         self._boxed_call = True  # an instance's: functools.wraps copies it
-        self.direct = direct
+        self._written = written
         self._version = version()
         self._programs = [programs]  # shared with copies, which empty it
         self._content = None
@@ -86,12 +88,13 @@ class Code(OutputCode):
 
     def function(self):
         """What takes the arguments one by one in place of AOTAutograd's wrapper, or None."""
-        return getattr(self._call, "direct", None) if self.direct else None
+        usable = self._written is not None and hasattr(self._call, "direct")
+        return direct.function(self._call, self._written) if usable else None
 
 
-def attach(call, direct=False):
+def attach(call, written=None):
     """Makes a compiled graph, with the attribute `programs` that compile_graph leaves, one that PyTorch may keep."""
-    call.__wrapped__ = Code(vars(call).pop("programs", None), direct)
+    call.__wrapped__ = Code(vars(call).pop("programs", None), written)
     return call
 
 

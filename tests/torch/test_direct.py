@@ -27,7 +27,7 @@ def compiled(function, *inputs, **options):
     check(call(*clones[0]), function(*clones[1]))
     check(*([t for t in c if isinstance(t, torch.Tensor)] for c in clones))
     assert len(graphs) == 1
-    return call, graphs[0]._torchdynamo_orig_callable.__qualname__ == "TorchCall.direct"
+    return call, graphs[0]._torchdynamo_orig_callable.__qualname__ in ("TorchCall.direct", "function.<locals>.moving")
 
 
 X = normal(4, 6)
@@ -67,13 +67,25 @@ def test_parameters_that_want_gradients_may_be_used_without():
     "function",
     [
         lambda x: x.t(),  # a view of an argument
-        lambda x: x.mul_(2) + 1,  # writes its argument
         lambda x: torch.special.bessel_j0(x),  # runs in PyTorch
     ],
 )
 def test_graphs_that_need_the_wrapper_keep_it(function):
     _, direct = compiled(function, X)
     assert not direct
+
+
+@torch.no_grad()
+def test_writes_move_versions():
+    layer = torch.nn.Linear(6, 4)
+    first, _ = compiled(layer, X)
+    call, direct = compiled(lambda w, x: w.mul_(2) @ x, layer.weight, X[0])
+    assert direct
+    before, x = layer.weight._version, X[0].clone()
+    wanted = (layer.weight * 2) @ x
+    check(call(layer.weight, x), wanted)
+    assert (layer.weight._version, x._version) == (before + 1, 0)
+    check(first(X), layer(X))  # its packed weight was made before
 
 
 @torch.no_grad()

@@ -57,6 +57,40 @@ def test_an_archive_generates_alone(model, archive):
         hologram.generate(archive, prompt.numpy(), max_new_tokens=59)
 
 
+def test_steps_ask_dynamo_once_a_prompt(model, monkeypatch):
+    made = hologram_torch.generation.compiled(model, 1, 64)
+    asked, inner = [], made._decode._compiled
+    monkeypatch.setattr(made._decode, "_compiled", lambda ids: asked.append(0) or inner(ids))
+    for count in (1, 2):
+        wanted = model.generate(PROMPT[:1], max_new_tokens=20, do_sample=False)
+        assert torch.equal(hologram_torch.generate(model, PROMPT[:1], max_new_tokens=20, length=64), wanted)
+        assert len(asked) == count
+    assert made._decode._graph is None, "holds the model's tensors no longer"
+
+
+class Replacing(torch.nn.Module):
+    """Keeps its cache in a tensor of its own that each step replaces."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(50, 50)
+        self.register_buffer("sums", torch.zeros(50))
+
+    def forward(self, ids, positions):
+        self.sums = torch.where(positions[0] == 0, 0.0, self.sums) + self.words(ids[0]).sum(0)
+        return self.sums.expand(1, ids.shape[1], 50)
+
+
+@torch.no_grad()
+def test_a_step_that_replaces_a_tensor_does_so_each_time():
+    torch.manual_seed(3)
+    model, ids = Replacing(), torch.tensor([[4, 7]])
+    wanted = ids
+    for _ in range(6):
+        wanted = torch.cat((wanted, model.words(wanted[0]).sum(0).argmax()[None, None]), 1)
+    assert torch.equal(hologram_torch.generate(model, ids, max_new_tokens=6, length=32), wanted)
+
+
 def test_the_cache_stays_where_it_is(model):
     """Steps write one place of it, by a kernel each for keys and values, and there is no other memory of its size."""
     with counters.capture() as compiled:

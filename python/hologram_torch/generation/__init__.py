@@ -1,12 +1,9 @@
 # hologram_torch/generation/__init__.py: generate(): token after token by compiled steps over a static cache
-import contextlib
-import sys
-import types
-
 import torch
 from hologram import generation
 
 from .. import archive
+from .compiled import Compiled
 from .steps import Steps
 
 _KEPT = "_hologram_generation"
@@ -29,15 +26,17 @@ def generate(model, ids, *, max_new_tokens=20, length=None, streamer=None, progr
     """
     steps, choices = _prepared(model, ids, max_new_tokens, length, options, choices)
     streamer = None if streamer is None else _Streamer(streamer)
-    made = generation.generate(steps, _array(ids), max_new_tokens=max_new_tokens, streamer=streamer, progress=progress, **choices)
+    with steps:
+        made = generation.generate(steps, _array(ids), max_new_tokens=max_new_tokens, streamer=streamer, progress=progress, **choices)
     return torch.from_numpy(made)
 
 
 def tokens(model, ids, *, max_new_tokens=20, length=None, options=None, **choices):
     """Yields each step's tokens, int64 [batch], as they are made; arguments as in generate()."""
     steps, choices = _prepared(model, ids, max_new_tokens, length, options, choices)
-    for step in generation.tokens(steps, _array(ids), max_new_tokens=max_new_tokens, **choices):
-        yield torch.from_numpy(step)
+    with steps:
+        for step in generation.tokens(steps, _array(ids), max_new_tokens=max_new_tokens, **choices):
+            yield torch.from_numpy(step)
 
 
 def export_generation(model, path, *, batch=1, length=1024, isas=None, **options):
@@ -89,65 +88,10 @@ def compiled(model, batch, length, options=None):
     """The steps of a model, as hologram.generation.tokens takes them: of those compiled before, or new ones."""
     kept = model.__dict__.setdefault(_KEPT, _Kept())
     key = batch, length, model.training, tuple(sorted((options or {}).items()))
-    kept[key] = kept.pop(key, None) or _Compiled(model, batch, length, options)
+    kept[key] = kept.pop(key, None) or Compiled(model, batch, length, options)
     for old in list(kept)[:-_MOST]:
         del kept[old]
     return kept[key]
-
-
-class _Compiled:
-    """Steps by torch.compile, with NumPy arrays in and out."""
-
-    def __init__(self, model, batch, length, options):
-        self.steps = Steps(model, batch, length)
-        self.batch, self.length = batch, length
-        self._prefill, self._decode, self._sample = (
-            torch.compile(_own_code(getattr(self.steps, name)), backend="hologram", fullgraph=True, dynamic=False, options=options)
-            for name in ("prefill", "decode", "sample")
-        )
-        self._known = False  # whether a step has looked at the model since the last prompt
-
-    @torch.no_grad()
-    def prefill(self, ids, starts):
-        self._known = False
-        ids, starts = torch.from_numpy(ids), torch.from_numpy(starts)
-        if ids.shape[1] == 1:
-            ids, starts = ids.repeat(1, 2), starts + 1
-        ids = ids.clone(memory_format=torch.contiguous_format)
-        torch._dynamo.mark_dynamic(ids, 1, min=2, max=self.length)
-        return self._arrays(self._prefill(ids, starts))
-
-    @torch.no_grad()
-    def decode(self, ids):
-        with _without_guards() if self._known else contextlib.nullcontext():
-            results = self._decode(torch.from_numpy(ids))
-        self._known = True
-        return self._arrays(results)
-
-    @torch.no_grad()
-    def sample(self, logits, temperature, top_k, top_p, uniform):
-        numbers = (torch.tensor(n) for n in (temperature, top_k, top_p))
-        return self._sample(torch.from_numpy(logits), *numbers, torch.from_numpy(uniform)).numpy()
-
-    @staticmethod
-    def _arrays(results):
-        return tuple(t.cpu().numpy() for t in results)
-
-
-def _without_guards():
-    """Dynamo's guards of a model read all of its modules, which the weights have driven out of the caches: 0.5 ms a step of GPT-2.
-    A stance is the whole process's: with other threads at work, whose graphs need their guards, it stays as it is."""
-    stance = getattr(torch._dynamo.eval_frame, "_stance", None)
-    if getattr(stance, "stance", None) != "default" or len(sys._current_frames()) > 1:
-        return contextlib.nullcontext()
-    return torch.compiler.set_stance(skip_guard_eval_unsafe=True)
-
-
-def _own_code(method):
-    """The method with a code object of its own: Dynamo counts recompilations by code, and each model is one."""
-    function = method.__func__
-    own = types.FunctionType(function.__code__.replace(), function.__globals__, function.__name__, closure=function.__closure__)
-    return types.MethodType(own, method.__self__)
 
 
 class _Streamer:
