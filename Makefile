@@ -10,7 +10,7 @@ ARCH ?= $(HOST)
 export VENV PYTHON JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-cpp test-python demo bench docs wheel format tidy clean distclean
+.PHONY: help build test test-cpp test-python demo bench docs wheel one show compare check hooks format tidy clean distclean
 
 help: ## Show this list
 	@echo "make TARGET [PRESET=release|dev|asan|tsan|ubsan] [VENV=.venv] [PYTHON=python3] [JOBS=n]"
@@ -58,6 +58,22 @@ else
 	@. tools/steps.sh && step "wheel" build/logs/wheel.log tools/wheel.sh build/$(ARCH) dist $(ARCH)
 endif
 	@ls dist/*.whl
+
+one: ## Build what one test needs and run it: T=tests/torch/test_dlpack.py[::name], T=test_ir or T='test_ir:Graph.*'
+	@tools/bootstrap.sh test tools/daily.sh one '$(T)'
+
+show: ## What the compiler makes of a program: F=model.py S=plan,asm (fx graph plan atlas llvm asm ptx wgsl), into build/show
+	@tools/bootstrap.sh test tools/daily.sh show '$(F)' '$(S)'
+
+compare: ## Measure this tree beside an earlier commit in the same rounds: REF=HEAD~1 CASES='chain-*'
+	@tools/bootstrap.sh bench tools/daily.sh compare '$(or $(REF),HEAD)' '$(CASES)'
+
+check: ## The checks of style, includes, imports and names (seconds)
+	@tools/bootstrap.sh build
+	@$(VENV)/bin/python -m pytest -q -n0 tests/python/test_style.py
+
+hooks: ## Run these checks before each commit (pre-commit)
+	@$(VENV)/bin/python -m pip install -q pre-commit && $(VENV)/bin/pre-commit install
 
 format: ## Format the C++ sources with clang-format
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i

@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from hologram import _assignment, _products, _series, _shapes, _tables, numpy_functions  # noqa: F401  (they fill the tables)
-from hologram import _core, _creation, _selection, _steps
+from hologram import _core, _creation, _dump, _selection, _steps
 from hologram._straight import Parted
 from hologram.trace import Array, Dim, TraceError
 
@@ -147,7 +147,12 @@ def _quick(graphs: list["_Compiled"]) -> Any:
 def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...], options: Any, recorder: Any, log: Any = None) -> Any:
     """(the trace, the nesting of what the function returned, its leaves)."""
     runtime = _core.shared_runtime(_backend(leaves))
-    tracer = recorder(lambda t: _core.compile(t.graph, runtime, t.static, **options), log)
+    name = getattr(function, "__qualname__", type(function).__name__)
+
+    def compiled(t: Any) -> Any:
+        return _dump.compiled(_dump.numbered(name), t.graph, _core.compile, runtime, t.static, **options)
+
+    tracer = recorder(compiled, log)
     source = iter([tracer.argument(leaf) for leaf in leaves])
     args = _unflatten(structure[0], source)
     kwargs = _unflatten(structure[1], source)

@@ -5,6 +5,7 @@ import itertools
 import time
 
 import torch
+from hologram import _dump
 
 from . import counters, holders, lines, owners, parameters, precision, profiling, runtimes, writes
 from .capture import unfold
@@ -105,7 +106,7 @@ class _Left(Exception):
 def _or_pytorch(module, name, compile):
     try:
         return compile()
-    except counters.DumpError:  # the user's to mend; nothing to report
+    except _dump.DumpError:  # the user's to mend; nothing to report
         raise
     except Exception as error:
         if strict():
@@ -202,8 +203,8 @@ def _has_products(module) -> bool:
 
 def _translate(module, task, call, treatment) -> Program:
     start = time.perf_counter()
-    if "fx" in counters.dump_stages():
-        counters.dump(task.name, "fx", module.print_readable(print_output=False))
+    if "fx" in _dump.stages():
+        _dump.write(task.name, "fx", module.print_readable(print_output=False))
     where, options = runtimes.of(module.graph), task.options
     with runtimes.on(where), runtimes.owning(owners.own(options)):
         translated = Translator(module, task.static, options.pack_weights, options, task.layouts, treatment, task.hidden, call,

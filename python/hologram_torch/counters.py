@@ -1,11 +1,8 @@
-# hologram_torch/counters.py: counters, log lines and dumps
+# hologram_torch/counters.py: counters and log lines
 import collections
 import contextlib
-import os
-import sys
 import threading
 
-from hologram import _core
 from hologram._log import log as log
 
 from . import lines
@@ -169,36 +166,3 @@ def compiled(name: str, executable, origins: dict) -> None:
     """Records a compiled graph for whoever captures."""
     for records in _captures:
         records.append((name, executable, origins))
-
-
-def dump_stages() -> set:
-    """The stages named by HOLOGRAM_DUMP (fx, graph, plan, atlas, llvm, asm, ptx, sass; several joined by commas)."""
-    return set(_core.setting("HOLOGRAM_DUMP"))
-
-
-class DumpError(OSError):
-    """What HOLOGRAM_DUMP asks for cannot be written."""
-
-
-def dump_folder() -> str | None:
-    """HOLOGRAM_DUMP_DIR, which is made if it is not there; None: dumps go to standard error. DumpError where it can't be made."""
-    folder = _core.setting("HOLOGRAM_DUMP_DIR")
-    try:
-        os.makedirs(folder, exist_ok=True) if folder else None
-    except OSError as error:
-        raise DumpError(f"HOLOGRAM_DUMP_DIR={folder}: the folder cannot be made: {error.strerror}") from error
-    return folder or None
-
-
-def dump(name: str, stage: str, text: str) -> None:
-    """Writes one stage of a graph into HOLOGRAM_DUMP_DIR, or to standard error."""
-    folder = dump_folder()
-    if not folder:
-        sys.stderr.write(f"# hologram {stage} of {name}\n{text}\n")
-        return
-    path = os.path.join(folder, f"{name}.{stage}.txt")
-    try:
-        with open(path, "w") as file:
-            file.write(text)
-    except OSError as error:
-        raise DumpError(f"HOLOGRAM_DUMP_DIR={folder}: {path} cannot be written: {error.strerror}") from error

@@ -8,7 +8,7 @@ import linecache
 import time
 
 import torch
-from hologram import _core
+from hologram import _core, _dump
 
 from . import counters, memory, precision, runtimes
 from .graph import dtypes
@@ -64,32 +64,21 @@ class Program:
         """→ a callable over one list, which it clears; its `native` tells whether PyTorch runs no operator of it."""
         start = time.perf_counter()
         self.host.ready()
-        stages = counters.dump_stages()
-        if "graph" in stages:
-            counters.dump(self.name, "graph", str(self.graph))
-        executable = _core.compile(
-            self.graph, runtimes.runtime(self.device, self.backend), self.static, self.reproducible, self.fast, self.graphs)  # fmt: skip
+        executable = _dump.compiled(
+            self.name, self.graph, _core.compile, runtimes.runtime(self.device, self.backend), self.static, self.reproducible,
+            self.fast, self.graphs)  # fmt: skip
         call = _core.torch_call(
             executable, runtimes.exchange(self.device), self.args, self.results, self.host, self.constants, runtimes.thread_count(),
             runtimes.place(self.device, dtypes.TORCH),
         )  # fmt: skip
         call.native = not self.host.calls
         memory.watch(call, executable, runtimes.in_host_memory(self.device))
-        self._report(executable, stages, self.trace_ms + 1e3 * (time.perf_counter() - start))
+        self._report(executable, self.trace_ms + 1e3 * (time.perf_counter() - start))
         runtimes.runtime().drop_code_pages()  # a compilation has touched 20 MB of them
         _forget_sources()
         return WithFormulas(call, self.formulas) if self.formulas else call
 
-    def _report(self, executable, stages, total_ms):
-        if "plan" in stages:
-            counters.dump(self.name, "plan", executable.plan())
-        for stage in sorted(stages & {"atlas", "llvm", "asm", "ptx", "sass", "wgsl"}):
-            try:
-                texts = executable.dump(stage)
-            except RuntimeError as error:  # machine code is shown by tools that may be missing
-                texts = [str(error)]
-            for number, text in enumerate(texts):
-                counters.dump(f"{self.name}.{number}", stage, text)
+    def _report(self, executable, total_ms):
         for fallback in self.fallbacks:
             counters.name_fallback(*fallback)
         report = executable.report

@@ -6,7 +6,7 @@ import functools
 import os
 import threading
 
-from hologram import _core
+from hologram import _core, _dump
 
 from . import counters
 
@@ -41,8 +41,8 @@ def check_settings():
     """Raises ValueError or OSError, naming the variable, where the environment asks for what cannot be."""
     _core.check_settings()
     _of_host()
-    if counters.dump_stages():
-        counters.dump_folder()
+    if _dump.stages():
+        _dump.folder()
 
 
 def runtime(device: str = "cpu", backend: str | None = None):

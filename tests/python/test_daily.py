@@ -1,0 +1,44 @@
+# tests/python/test_daily.py: the commands of the daily round (tools/daily.sh), and that the Makefile has them
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import hologram, numpy as np
+hologram.jit(lambda x: np.exp(x).sum(axis=1))(np.ones((8, 64), np.float32))
+"""
+
+
+def daily(*arguments):
+    return subprocess.run(["tools/daily.sh", *arguments], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_show_writes_what_the_compiler_makes(tmp_path):
+    if not os.path.exists(ROOT / ".venv/bin/python"):
+        pytest.skip("needs the environment that make builds")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = daily("show", str(tmp_path / "program.py"), "plan,atlas")
+    assert done.returncode == 0, done.stderr
+    files = re.findall(r"build/show/(\S+)", done.stdout)
+    assert any(name.endswith(".plan.txt") for name in files) and any(name.endswith(".atlas.txt") for name in files)
+    assert any("exp.f32" in (ROOT / "build/show" / name).read_text() for name in files)
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (("one", "nothing"), "which test?"),
+    (("show", "nowhere.py"), "which program?"),
+    (("compare", "no-such-commit"), "no commit 'no-such-commit'"),
+    ((), "usage:"),
+])  # fmt: skip
+def test_wrong_words_are_told(arguments, said):
+    done = daily(*arguments)
+    assert done.returncode != 0 and said in done.stderr
+
+
+def test_the_makefile_has_them():
+    shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {"one", "show", "compare", "check", "hooks", "docs"} <= set(re.findall(r"^  (\w+)", shown, re.M))
