@@ -1,4 +1,9 @@
 // backend/cuda/attention/chain.h: attention as chains of multiply-adds.
+//
+// 16 x 16 threads compute the scores of 16, 32 or 64 rows and 128 keys, as products do, and put
+// them into shared memory; a warp turns whole rows of them into exponentials, lanes along the keys;
+// then each thread adds p v for its rows and columns, key by key, and the exponentials in the same
+// order.
 #pragma once
 
 #include "backend/cuda/attention/plan.h"

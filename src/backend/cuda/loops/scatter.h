@@ -1,4 +1,10 @@
 // backend/cuda/loops/scatter.h: rows whose elements go to places that they name, in order.
+//
+// Each warp owns the places whose hash falls to it. It looks at all indices of a row, 32 at a time,
+// and handles those of its own places in their order: one element after the other with lanes along
+// the columns (up to 128 in a CTA) or, of fewer than eight columns, 32 elements at once, of which
+// those that go to one place take turns (match.any). As many CTAs share a row as give each
+// multiprocessor two, up to 64, and to one for each 32 elements; each reads all indices of the row.
 #pragma once
 
 #include <optional>

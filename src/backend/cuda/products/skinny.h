@@ -1,4 +1,7 @@
 // backend/cuda/products/skinny.h: products of few rows, which read the right factor once.
+//
+// Of up to four rows a warp takes two or four columns, a lane eight values of k in 16 or 32 bytes;
+// the sums of lanes are added by halves.
 #pragma once
 
 #include "backend/cuda/function.h"

@@ -1,4 +1,11 @@
 // backend/cuda/products/tensor.h: products on tensor cores.
+//
+// A CTA of eight warps computes 128 x 128 results, a warp 64 x 32 of them. The bodies of both
+// factors are run where they are read, eight neighbours at a time; the next 32 values of k are on
+// their way through registers while those in shared memory are multiplied. A factor lies there as
+// it does in memory, by rows or by columns: ldmatrix turns it. Sums go through shared memory to the
+// epilogue's body, 32 rows at a time. Bytes that lie along k in both factors go the same way by
+// mma.m16n8k32, 64 values of k at a time; their sums are exact.
 #pragma once
 
 #include "backend/cuda/function.h"

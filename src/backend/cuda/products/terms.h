@@ -1,4 +1,9 @@
 // backend/cuda/products/terms.h: float32 products by products of bfloat16 terms.
+//
+// A CTA of four warps computes 64 x 64 results, a warp 32 x 32. The bodies of both factors are run
+// where they are read; their terms go to shared memory as three planes of each factor, 32 values of
+// k at a time, while the next 32 wait in registers. The epilogue looks at each sum: one that is not
+// finite is computed again as a chain.
 #pragma once
 
 #include <span>

@@ -1,4 +1,9 @@
 // backend/cuda/products/thin.h: products of up to 16 rows on tensor cores.
+//
+// A warp multiplies 16 columns on tensor cores: four lanes share 32 values of k of a column, eight
+// each, and the registers of mma stand for other values of k than their places say, in both factors
+// alike. Where only sizes say how many rows there are, the module has this kernel beside the
+// others, as hologram_thin, and launches of up to 16 rows take it.
 #pragma once
 
 #include "backend/cuda/function.h"
