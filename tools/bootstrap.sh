@@ -31,7 +31,7 @@ case $level in
     system_packages+=(g++-aarch64-linux-gnu)
     ;;
   test)
-    extras=dev,torch,test,docs,demo
+    extras=dev,torch,test,docs,demo,examples
     system_packages+=(g++-aarch64-linux-gnu qemu-user libclang-rt-19-dev "${web_packages[@]}" nodejs
                       chromium-headless-shell mesa-vulkan-drivers graphviz)
     ;;

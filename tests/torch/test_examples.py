@@ -1,4 +1,5 @@
-# tests/torch/test_examples.py: the Python programs of examples/ run
+# tests/torch/test_examples.py: the Python programs of examples/ run, tutorials in their short form
+import importlib
 import os
 import subprocess
 import sys
@@ -6,25 +7,82 @@ from pathlib import Path
 
 import forks
 import pytest
+import torch
 
-FOLDER = Path(__file__).resolve().parents[2] / "examples" / "python"
-PROGRAMS = {path.name: path for path in sorted(FOLDER.glob("*.py"))}
-ARGUMENTS = {"character_gpt.py": ["12"]}  # steps
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PROGRAMS = {path.name: path for path in sorted((EXAMPLES / "python").glob("*.py"))}
+TRAINING = EXAMPLES / "training"
+TUTORIALS = {  # what they print that the table does not tell
+    "character_gpt.py": "Tid",
+    "cnn.py": "of digits it has not seen",
+    "custom_operator.py": "['example.rms_norm.default', 'example.rms_norm.default']",
+    "ddp.py": "both processes have the same weights",
+    "digits.py": "of digits it has not seen",
+    "minilm.py": "kept titles are nearer",
+    "mixed_precision.py": "Hologram float16",
+    "numpy_only.py": "of digits it has not seen",
+}
+ONE = {"OMP_NUM_THREADS": "1", "RANDOM": "1"}  # threads that wait for each other take the other tests' time; no real weights
+
+
+
+
+def run(path, *arguments, cwd, **more):
+    env = dict(os.environ, HOLOGRAM_STRICT="1", HOLOGRAM_CACHE_DIR=str(cwd / "cache"), **more)
+    env["PYTHONPATH"] = os.pathsep.join([str(path.parent), *filter(None, [env.get("PYTHONPATH")])])
+    if "import torch" in path.read_text(encoding="utf-8"):
+        program = f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"
+        done = forks.run(program, *arguments, cwd=cwd, env=env)
+    else:  # without PyTorch
+        done = subprocess.run([sys.executable, path, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    return done.stdout
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_example_runs(name, tmp_path):
-    env = dict(os.environ, HOLOGRAM_STRICT="1", HOLOGRAM_CACHE_DIR=str(tmp_path / "cache"))
-    path, arguments = PROGRAMS[name], ARGUMENTS.get(name, [])
-    if "import torch" in path.read_text(encoding="utf-8"):
-        program = f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"
-        done = forks.run(program, *arguments, cwd=tmp_path, env=env)
-    else:  # without PyTorch
-        done = subprocess.run([sys.executable, path, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    assert done.stdout
+    assert run(PROGRAMS[name], cwd=tmp_path)
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    for package in ("matplotlib", "rich", "sklearn"):
+        pytest.importorskip(package)
+    monkeypatch.syspath_prepend(TRAINING)
+    return importlib.import_module("beside")
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_tutorial_trains_as_eager(name, tmp_path, beside):
+    """It ends with an error where its losses are not eager's."""
+    pictures = ["--pictures", "drawn"] if name == "mixed_precision.py" else ["--no-pictures"]
+    said = run(TRAINING / name, "--short", *pictures, cwd=tmp_path, **ONE)
+    assert TUTORIALS[name] in said and "operators left to PyTorch: none" in said and "Hologram" in said
+    if pictures[1:]:
+        drawn = {f"loss-{style}.{kind}" for style in ("light", "dark") for kind in ("svg", "png")}
+        assert {path.name for path in (tmp_path / "drawn").iterdir()} == drawn
+
+
+def test_tutorial_has_the_same_bits_whatever_the_threads(tmp_path, beside):
+    said = run(TRAINING / "character_gpt.py", "--short", "--check", cwd=tmp_path)
+    assert said.splitlines()[-1] == "the same bits"
+
+
+def test_tutorials_notice_what_differs(monkeypatch, capsys, beside):
+    def train(count, disable=False):
+        for step in range(count):
+            yield torch.tensor(1.0 / (1 + step) + (step == 17 and not disable) * 0.01) + 0 * torch.rand(())
+        return disable
+
+    monkeypatch.setattr(sys, "argv", ["name", "--steps", "25", "--no-pictures"])
+    chosen = beside.options("", "steps", 10, 5)
+    ((ours, eager),) = beside.run(train, chosen, within=0.02)
+    assert (ours.result, eager.result, len(ours.losses)) == (False, True, 25) and "1.0e-02" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="losses are 1.0e-02 from eager's, more than 1e-03"):
+        beside.run(train, chosen)
 
 
 def test_there_are_examples():
-    known = "buffers character_gpt compile_model custom_operator export_model freeze_model jit train train_numpy"
+    known = "buffers compile_model export_model freeze_model jit train"
     assert {f"{name}.py" for name in known.split()} <= set(PROGRAMS)
+    assert {path.name for path in TRAINING.glob("*.py")} == {"beside.py", *TUTORIALS}
