@@ -1,4 +1,9 @@
 // atlas/math/brief.h: functions of bfloat16 numbers whose results are rounded to bfloat16.
+//
+// gelu of a bfloat16: P(-a) = e^p(a), p by 16 pieces of degree 2 that the exponent and three bits
+// of a + 5 choose; 2^(k/16) comes from a table, so that the rest of the exponential is 1 + r. sin
+// and cos of one: x times 2/pi in pieces of 16 bits, chosen by the exponent, whose products are
+// exact.
 #pragma once
 
 #include "atlas/math/exp.h"

@@ -1,4 +1,14 @@
 // atlas/math/erf.h: the error function and its kin.
+//
+// gelu: max(x, 0) - a P(-a), a = |x|, P the normal distribution; a P(-a) is exp(-a^2/2) times a
+// function by 16 pieces of degree 5, which the exponent and two bits of a + 1 choose. The
+// exponential takes 2^(k/8) from a table, so that its polynomial has degree 3. a^2 less a multiple
+// of ln 2 / 4 is exact but for one rounding.
+//
+// tanh, erf: f(c) + d q(d), d = |x| - c, by 16 pieces with q of degree 5, chosen as gelu chooses;
+// each c is one for which f(c) is all but a float, and the first piece is x + x q(x). erfinv: x
+// times a function of w = -log((1 - x)(1 + x)) by 16 pieces; in float64 a start to about 20 bits
+// and one step of Halley's method on erf or erfc.
 #pragma once
 
 #include "atlas/math/log.h"

@@ -1,4 +1,11 @@
 // atlas/math/exp.h: exp, exp2, expm1, sigmoid and the hyperbolic functions made from them.
+//
+// exp: x = n ln 2 + r with r in [log(3/4), log(3/2)], where the roundings of r and e^r - 1 stay
+// well below that of the sum; 2^n in two factors, so that subnormal results round once. AVX-512
+// scales float32 by its own instruction: the same bits for all 2^32 inputs.
+//
+// sigmoid, expm1: what the decisive sums and quotients round away is computed by fma and added
+// back.
 #pragma once
 
 #include "atlas/math/num.h"

@@ -1,4 +1,7 @@
 // atlas/math/gamma.h: lgamma and digamma, and the roots.
+//
+// lgamma: steps of 1 to [1.5, 2.5] or Stirling's series; digamma: ten steps up and the asymptotic
+// series; both reflect for x < 0.
 #pragma once
 
 #include "atlas/math/trig.h"

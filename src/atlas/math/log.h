@@ -1,4 +1,7 @@
 // atlas/math/log.h: logarithms, powers and the inverse hyperbolic functions.
+//
+// The significand lies in [2/3, 4/3) (float32) or [sqrt 1/2, sqrt 2) (float64); k ln 2 is exact and
+// added without loss.
 #pragma once
 
 #include "atlas/math/exp.h"

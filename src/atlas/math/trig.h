@@ -1,4 +1,7 @@
 // atlas/math/trig.h: trigonometric functions and their inverses.
+//
+// x times 1/(2 pi) in pieces whose products are exact, so that whole turns drop out for every
+// argument (for float64: five of 24 pieces of 53 bits, chosen by the exponent).
 #pragma once
 
 #include <utility>
