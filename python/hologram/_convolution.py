@@ -12,6 +12,8 @@ from hologram._graph import Unsupported, compute, numel
 
 FEW_CHANNELS = 4  # of a pixel whose bytes are fewer than what is done for each pixel
 MOST_PHASES = 16  # products that share out the pixels of a strided convolution's image
+FEW_RESULTS = 4  # of a pixel, far fewer than a product computes together
+MOST_TAPS = 64  # of their windows
 
 
 def per_axis(values, rank):
@@ -181,6 +183,8 @@ def transposed(c, x, w, strides, padding, dilation, groups, sizes_out, wide=Fals
         kinds = [_kinds_of(k, s, p) for k, s, p in zip(sizes, strides, padding, strict=True)]
         if groups == 1 and all(kinds):
             return _kinds(c, x, w, strides, padding, kinds, sizes_out, wide)
+        if groups == 1 and w.shape[1] <= FEW_RESULTS and numel(sizes) * w.shape[1] <= FEW_RESULTS * MOST_TAPS:
+            return _summed_patches(c, x, w, strides, padding, sizes_out, wide)
         if numel(strides) <= MOST_PHASES:
             return _phases(c, x, w, strides, padding, groups, sizes_out, wide)
     x = spread(c, channels_last(c, x), range(1, len(sizes) + 1), strides)
@@ -262,13 +266,52 @@ def _kinds(c, x, w, strides, padding, kinds, sizes_out, wide):
     return c.slice(y, [0] * (rank + 2), [batch, out, *sizes_out])
 
 
+def _summed_patches(c, x, w, strides, padding, sizes_out, wide):
+    """transposed() where a pixel has fewer results than a product computes together (the gradient of an image of three
+    colours): one product gives every pixel of x its patch, plane by plane, and each result is the sum of the patches that
+    overlap there."""
+    rank, (into, out, *sizes) = len(strides), w.shape
+    batch, counts = x.shape[0], x.shape[2:]
+    left = c.reshape(c.permute(w, [*range(1, rank + 2), 0]), [out * numel(sizes), into])
+    right = c.reshape(c.permute(x, [1, 0, *range(2, rank + 2)]), [into, numel([batch, *counts])])
+    patches = c.reshape(c.dot(left, right, wide=True), [out, *sizes, batch, *counts])
+    shape = [out, batch, *counts]
+
+    def phase(taps, kept, first, number):
+        total = None
+        for tap in itertools.product(*(range(n) for n in kept)):
+            place = [t + s * n for t, s, n in zip(taps, strides, tap, strict=True)]
+            part = c.slice(patches, [0, *place, *[0] * (rank + 1)], [out, *[1] * rank, *shape[1:]])
+            start = [q - n for q, n in zip(first, tap, strict=True)]
+            after = [n + a - m for n, a, m in zip(number, start, counts, strict=True)]
+            part = pad_axes(c, c.reshape(part, shape), range(2, rank + 2), [-a for a in start], after)
+            total = part if total is None else c.add(total, part)
+        return c.permute(total, [1, 0, *range(2, rank + 2)])
+
+    y = _by_phases(c, x, sizes, strides, padding, sizes_out, out, patches.dtype, phase)
+    return y if wide else c.cast(y, x.dtype)
+
+
 def _phases(c, x, w, strides, padding, groups, sizes_out, wide):
     """transposed() without the products with zeros: the pixels whose coordinates leave the same remainders by the
     strides need the same taps, so each of these phases is a convolution of its own with stride 1."""
-    rank, sizes = len(strides), w.shape[2:]
+    rank, sizes, last = len(strides), w.shape[2:], channels_last(c, x)
+
+    def phase(taps, kept, first, number):
+        part = c.slice(w, [0, 0, *taps], [*w.shape[:2], *kept], [1, 1, *strides])
+        low = [k - 1 - q for k, q in zip(kept, first, strict=True)]
+        high = [n - m - a + k - 1 for n, m, a, k in zip(number, x.shape[2:], low, kept, strict=True)]
+        return convolve(c, last, reversed_taps(c, part, groups), [1] * rank, low, high, [1] * rank, groups, wide)
+
+    dtype = compute(x.dtype) if wide else x.dtype
+    return _by_phases(c, x, sizes, strides, padding, sizes_out, w.shape[1] * groups, dtype, phase)
+
+
+def _by_phases(c, x, sizes, strides, padding, sizes_out, out, dtype, compute_phase):
+    """An image [n, out, *sizes_out] of phases: pixel t of one reads pixel t + first - n of x by tap taps + n * strides,
+    n < kept; compute_phase gives its pixels [n, out, *number]."""
+    rank = len(strides)
     axes = list(range(2, rank + 2))
-    x = channels_last(c, x)
-    counts = x.shape[1:-1]
     largest = [-(-n // s) for n, s in zip(sizes_out, strides, strict=True)]
     phases = []
     for phase in itertools.product(*(range(s) for s in strides)):
@@ -276,15 +319,11 @@ def _phases(c, x, w, strides, padding, groups, sizes_out, wide):
         kept = [-(-(k - t) // s) for k, t, s in zip(sizes, taps, strides, strict=True)]
         number = [-(-(n - a) // s) for n, a, s in zip(sizes_out, phase, strides, strict=True)]
         if min(kept) <= 0 or min(number) <= 0:
-            shape = [x.shape[0], w.shape[1] * groups, *largest]
-            phases.append(c.number(compute(x.dtype) if wide else x.dtype, 0, shape))
+            phases.append(c.number(dtype, 0, [x.shape[0], out, *largest]))
             continue
-        part = c.slice(w, [0, 0, *taps], [*w.shape[:2], *kept], [1, 1, *strides])
         # Pixel t of the phase is coordinate stride * q + tap - padding, where q = t + first.
         first = [(a + p - t) // s for a, p, t, s in zip(phase, padding, taps, strides, strict=True)]
-        low = [k - 1 - q for k, q in zip(kept, first, strict=True)]
-        high = [n - m - a + k - 1 for n, m, a, k in zip(number, counts, low, kept, strict=True)]
-        y = convolve(c, x, reversed_taps(c, part, groups), [1] * rank, low, high, [1] * rank, groups, wide)
+        y = compute_phase(taps, kept, first, number)
         missing = [m - n for m, n in zip(largest, number, strict=True)]
         phases.append(pad_axes(c, y, axes, [0] * rank, missing))
     # Interleaved: [n, c, phases…, pixels…] → [n, c, pixel, phase, pixel, phase, …].

@@ -15,24 +15,50 @@ namespace {
 // Of products with a tail.
 constexpr int64_t least_tail_rows = 1024, least_tail_columns = 64, most_tail_columns = 4096;
 
-// Two coordinates that are an axis' quotient and remainder by the second one's extent (a group of
-// channels, and the channel in it) become the axis.
-void join_channels(Index& coordinates, Index& values, Shape& extents) {
-  for (size_t i = 0; i < coordinates.size(); ++i) {
-    const Atom* quotient = coordinates[i].as_atom();
-    if (!quotient || quotient->kind != Atom::Kind::floor_div || !single_axis(*quotient->a))
-      continue;
-    for (size_t j = 0; j < coordinates.size(); ++j) {
-      if (!(extents[j] == *quotient->b) || !(coordinates[j] == mod(*quotient->a, extents[j])))
-        continue;
-      coordinates[i] = Expr(*quotient->a);
-      values[i] = values[i] * extents[j] + values[j];
-      extents[i] = extents[i] * extents[j];
-      coordinates[j] = values[j] = Expr(0);
-      extents[j] = Expr(1);
-      break;
-    }
+// An axis that coordinates take apart: `divisor` times one axis plus another one.
+struct Parts {
+  int axis;
+  Expr divisor;
+  int quotient, remainder;
+};
+
+// Where coordinates are an axis' quotient and its remainder (the group of a channel and its place
+// there; the kind of a pixel of a strided gradient and its place among them) two axes stand for it,
+// which begin at `fresh`.
+std::vector<Parts> take_apart(Index& coordinates, int fresh) {
+  std::vector<Parts> out;
+  for (bool found = true; found;) {
+    found = false;
+    AxisMap map;
+    for (const Expr& e : coordinates)
+      e.any_atom([&](const Atom& a) {
+        if (found || (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod)) return false;
+        const Atom* of = single_axis(*a.a);
+        auto quotients = of ? of->a->exact_div(*a.b) : std::nullopt;
+        if (!quotients) return false;
+        found = true;
+        out.push_back({of->id, *a.b, fresh, fresh + 1});
+        map.emplace(of->id, Expr::axis(fresh, *quotients) * *a.b + Expr::axis(fresh + 1, *a.b));
+        return true;
+      });
+    fresh += 2;
+    if (found) coordinates = substitute(coordinates, map);
   }
+  return out;
+}
+
+// The other way: what the axes that were taken apart are, the last one first. False if a coordinate
+// tells only a part of one.
+bool put_together(const std::vector<Parts>& parts, AxisMap& solved) {
+  for (auto p = parts.rbegin(); p != parts.rend(); ++p) {
+    auto quotient = solved.find(p->quotient), remainder = solved.find(p->remainder);
+    if (quotient == solved.end() || remainder == solved.end()) return false;
+    Expr whole = quotient->second * p->divisor + remainder->second;
+    solved.erase(quotient);
+    solved.erase(p->remainder);
+    solved.emplace(p->axis, std::move(whole));
+  }
+  return true;
 }
 
 }  // namespace
@@ -44,16 +70,17 @@ bool Clustering::merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out
   for_each_access(b, [&](Value v, const Index& read) {
     const Member* m = a.find(v);
     if (!m || !ok) return;
-    Shape extents;
-    for (const Expr& d : m->node->shape) extents.push_back(d);
-    Index coordinates = read, values = m->index;
-    join_channels(coordinates, values, extents);
-    auto solved = invert(coordinates, values, extents);
-    if (!solved || m->node->is(Op::attention_lse)) {
+    Shape extents(m->node->shape.begin(), m->node->shape.end());
+    Index coordinates = read;
+    const std::vector<Parts> apart = take_apart(coordinates, next_axis_);
+    auto found = invert(coordinates, m->index, extents);
+    AxisMap solved;
+    if (found) solved.insert(found->begin(), found->end());
+    if (!found || m->node->is(Op::attention_lse) || !put_together(apart, solved)) {
       ok = false;
       return;
     }
-    for (auto& [id, e] : *solved) {
+    for (auto& [id, e] : solved) {
       auto [it, added] = map.emplace(id, e);
       if (!added && !(it->second == e)) ok = false;
     }
