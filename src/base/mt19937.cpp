@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/for_each_isa.h"
+
 namespace hologram {
 namespace {
 
@@ -12,19 +14,10 @@ namespace {
 #define HOLOGRAM_VECTOR(bytes, align) __attribute__((vector_size(bytes), aligned(align), may_alias))
 using Words = uint32_t HOLOGRAM_VECTOR(64, 4);
 using Longs = uint64_t HOLOGRAM_VECTOR(64, 4);
-using Ints = int32_t HOLOGRAM_VECTOR(64, 4);
-using Floats = float HOLOGRAM_VECTOR(64, 4);
 using Flags = uint8_t HOLOGRAM_VECTOR(8, 1);
 #undef HOLOGRAM_VECTOR
 constexpr uint32_t lanes = 16;
 constexpr uint32_t n = Mt19937::words, middle = 397;
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HOLOGRAM_FOR_EACH_ISA \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define HOLOGRAM_FOR_EACH_ISA
-#endif
 
 template <typename T>
 inline __attribute__((always_inline)) void twist_at(uint32_t* here, int distance) {
@@ -99,16 +92,8 @@ HOLOGRAM_FOR_EACH_ISA void some_below(Mt19937& from, uint64_t below, uint8_t* ou
   }
 }
 
-HOLOGRAM_FOR_EACH_ISA void some_uniform(Mt19937& from, float* out, size_t count) {
-  uint32_t raw[block + lanes];
-  fill(from, raw, count);
-  constexpr float unit = 1.0F / (1 << 24);
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const Ints bits = *reinterpret_cast<Ints*>(raw + i) & 0xffffff;
-    *reinterpret_cast<Floats*>(out + i) = __builtin_convertvector(bits, Floats) * unit;
-  }
-  for (; i < count; ++i) out[i] = static_cast<float>(raw[i] & 0xffffffu) * unit;
+HOLOGRAM_FOR_EACH_ISA void some_words(Mt19937& from, uint32_t* out, size_t count) {
+  fill(from, out, count);
 }
 
 }  // namespace
@@ -118,8 +103,6 @@ void draw_below(Mt19937& from, uint64_t below, uint8_t* out, size_t n) {
     some_below(from, below, out + i, std::min(block / 2, n - i));
 }
 
-void draw_uniform(Mt19937& from, float* out, size_t n) {
-  for (size_t i = 0; i < n; i += block) some_uniform(from, out + i, std::min(block, n - i));
-}
+void draw_words(Mt19937& from, uint32_t* out, size_t n) { some_words(from, out, n); }
 
 }  // namespace hologram

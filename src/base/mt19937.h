@@ -19,7 +19,8 @@ struct Mt19937 {
 /// whether the lowest 53 bits are less than `below` (at most 2^53).
 void draw_below(Mt19937& from, uint64_t below, uint8_t* out, size_t n);
 
-/// The next n numbers of 32 bits: writes their lowest 24 bits over 2^24.
-void draw_uniform(Mt19937& from, float* out, size_t n);
+/// The next n numbers of 32 bits. `out` has room for `draw_room` more.
+void draw_words(Mt19937& from, uint32_t* out, size_t n);
+inline constexpr size_t draw_room = 16;
 
 }  // namespace hologram

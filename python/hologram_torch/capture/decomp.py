@@ -87,9 +87,9 @@ def _soft_margin_loss(x, target, *rest):
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
-    from . import draws, foreach, parts
+    from . import foreach, parts, random_operators
 
-    return parts.table() | foreach.table() | draws.table() | {
+    return parts.table() | foreach.table() | random_operators.table() | {
         aten.grid_sampler_2d.default: _grid_sampler,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,

@@ -1,7 +1,7 @@
 # hologram_torch/capture/draws.py: random numbers that PyTorch would draw, drawn natively
-"""PyTorch's generator of the CPU is MT19937, and its kernels take its numbers one by one: two of 32 bits for each element of a
-dropout mask. `hologram::bernoulli` and `hologram::uniform` take the same ones many at a time and leave the generator as PyTorch's
-kernel would. On Intel's processors PyTorch draws masks by MKL: there, and wherever else numbers differ, its own operators stay."""
+"""PyTorch's generator of the CPU is MT19937, and its kernels take its numbers one by one. `hologram::draw` takes the same ones many at
+a time, makes of them what PyTorch's kernels make, bit for bit, and leaves the generator as they would. Where they differ from what is
+known here (another processor, another version), PyTorch's own operator stays: each kind is tried before it is used."""
 
 import functools
 
@@ -9,113 +9,134 @@ import torch
 from hologram import _core
 from torch.utils._python_dispatch import _disable_current_modes
 
-aten = torch.ops.aten
+from .. import runtimes
+from ..graph.dtypes import NAME
+
 _library = torch.library.Library("hologram", "FRAGMENT")
-_DTYPES = {"bernoulli": torch.bool, "uniform": torch.float32}
-_P = {"bernoulli": ", float p", "uniform": ""}
-for _kind in _DTYPES:
-    _library.define(
-        f"{_kind}(SymInt[] size, SymInt[] stride{_P[_kind]}, *, Device device) -> Tensor",
-        tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
-    )
+_TAGS = (torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag)
+_library.define(
+    "draw(str kind, SymInt[] size, SymInt[] stride, float a, float b, SymInt low, SymInt high, *, ScalarType dtype, Device device)"
+    " -> Tensor",
+    tags=_TAGS,
+)
+_library.define("chances(Tensor p, SymInt[] stride) -> Tensor", tags=_TAGS)
+
+# kind → what draws it by PyTorch, and arguments to try it with
+KINDS = {
+    "bernoulli": (lambda x, a, b, low, high, **g: x.bernoulli_(a, **g), (0.3, 0.0)),
+    "uniform": (lambda x, a, b, low, high, **g: x.uniform_(a, b, **g), (-0.7, 1.9)),
+    "normal": (lambda x, a, b, low, high, **g: x.normal_(a, b, **g), (0.3, 1.7)),
+    "log_normal": (lambda x, a, b, low, high, **g: x.log_normal_(a, b, **g), (0.3, 0.7)),
+    "cauchy": (lambda x, a, b, low, high, **g: x.cauchy_(a, b, **g), (0.3, 1.7)),
+    "exponential": (lambda x, a, b, low, high, **g: x.exponential_(a, **g), (1.7, 0.0)),
+    "geometric": (lambda x, a, b, low, high, **g: x.geometric_(a, **g), (0.3, 0.0)),
+    "between": (lambda x, a, b, low, high, **g: x.random_(low, high, **g), (0.0, 0.0)),
+    "any": (lambda x, a, b, low, high, **g: x.random_(**g), (0.0, 0.0)),
+    "permutation": (lambda x, a, b, low, high, **g: torch.randperm(len(x), out=x, **g), (0.0, 0.0)),
+}
+_SHORT = 1 << 28  # ranges that a number of 32 bits serves
 
 
-def _empty(kind, size, stride, *_, device):
-    return torch.empty_strided(size, stride, dtype=_DTYPES[kind], device=device)
+def _fake(kind, size, stride, a, b, low, high, *, dtype, device):
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
-def _drawn(kind, size, stride, *p, device):
+def _draw(kind, size, stride, a, b, low, high, *, dtype, device):
     """A dense tensor, its numbers in the order of its memory."""
-    out = _empty(kind, size, stride, device=device)
-    if not exact():  # compiled on another machine
-        return out.bernoulli_(*p) if p else out.uniform_()
+    out = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    if not exact(kind, dtype):  # compiled on another machine
+        return KINDS[kind][0](out, a, b, low, high)
     state = torch.get_rng_state()
-    _draw(kind, state, out, *p)
+    _into(out, state, kind, a, b, low, high)
     torch.set_rng_state(state)
     return out
 
 
-def _draw(kind, state, out, *p):
-    _core.draw(kind, state.data_ptr(), state.numel(), out.data_ptr(), out.numel(), *p)
+def _into(out, state, kind, a, b, low, high):
+    if kind == "bernoulli":
+        kind = masks()
+        if kind == "mcg31" and not out.is_contiguous():  # in the order of the elements
+            rows = torch.empty(out.shape, dtype=out.dtype)
+            _call(kind, state, rows, a)
+            out.copy_(rows)
+            return
+    elif kind == "normal" and not out.is_contiguous():
+        kind = "pairs"
+    elif kind in ("between", "any"):
+        count, base, kind = _range(kind, out.dtype, low, high)
+        _call(kind, state, out, 0.0, 0.0, count, base)
+        return
+    _call(kind, state, out, a, b)
 
 
-for _kind in _DTYPES:
-    _library.impl(_kind, functools.partial(_drawn, _kind), "CompositeExplicitAutograd")
-    _library.impl(_kind, functools.partial(_empty, _kind), "Meta")
+def _range(kind, dtype, low, high):
+    """How many integers there are, the first of them, and how they are made."""
+    if kind == "between":
+        return high - low, low, "integers" if high - low < _SHORT else "long_integers"
+    wide = dtype in (torch.int64, torch.float64)
+    return most(dtype) + 1, 0, "long_integers" if wide else "integers"
+
+
+def most(dtype) -> int:
+    """The largest integer that random_() draws."""
+    if dtype.is_floating_point:
+        return round(2 / torch.finfo(dtype).eps)
+    return 1 if dtype == torch.bool else torch.iinfo(dtype).max
+
+
+def _call(kind, state, out, *numbers):
+    runtime, count = runtimes.runtime(), runtimes.thread_count()
+    if count is not None and runtime.num_threads != count():
+        runtime.num_threads = count()
+    _core.draw(kind, NAME[out.dtype], state.data_ptr(), state.numel(), out.data_ptr(), out.numel(), *numbers, runtime=runtime)
+
+
+def _chances(p, stride):
+    """1 with the probability at each place of p, else 0: an element of p's type."""
+    out = torch.empty_strided(p.shape, stride, dtype=p.dtype).copy_(p)
+    if not exact("chances", p.dtype) or not ((out >= 0) & (out <= 1)).all():  # which PyTorch refuses
+        return torch.empty_like(out).bernoulli_(out)
+    state = torch.get_rng_state()
+    _call("chances", state, out)
+    torch.set_rng_state(state)
+    return out
+
+
+_library.impl("draw", _draw, "CompositeExplicitAutograd")
+_library.impl("draw", _fake, "Meta")
+_library.impl("chances", _chances, "CompositeExplicitAutograd")
+_library.impl("chances", lambda p, stride: torch.empty_strided(p.shape, stride, dtype=p.dtype, device=p.device), "Meta")
 
 
 @functools.cache
-def exact() -> bool:
-    """Whether PyTorch's kernels draw what ours do, and leave their generator as ours."""
+def exact(kind: str, dtype) -> bool:
+    """Whether PyTorch's kernels draw what ours do, and leave their generator as ours. bernoulli: masks of truth values."""
+    return bool(masks()) if kind == "bernoulli" else _agree(kind, kind, dtype)
+
+
+@functools.cache
+def masks():
+    """How PyTorch draws masks on this machine: on Intel's processors by MKL."""
+    return next((way for way in ("bernoulli", "mcg31") if _agree(way, "bernoulli", torch.bool)), None)
+
+
+def _agree(way, kind, dtype) -> bool:
     with _disable_current_modes():
         generator = torch.Generator()
-        generator.manual_seed(1)
-        for kind, dtype in _DTYPES.items():
-            state, found = generator.get_state(), torch.empty(700, dtype=dtype)
-            expected = torch.empty(700, dtype=dtype)
-            p = (0.3,) if kind == "bernoulli" else ()
-            _draw(kind, state, found, *p)
-            expected.bernoulli_(*p, generator=generator) if p else expected.uniform_(generator=generator)
+        for size in (700, 7, 8):  # blocks and what is left of them; pairs, and halves of them
+            state = generator.manual_seed(size).get_state()
+            if kind == "chances":
+                found = torch.linspace(0, 1, size, dtype=dtype)
+                expected = torch.empty_like(found).bernoulli_(found, generator=generator)
+                _call(kind, state, found)
+            else:
+                found, expected = torch.empty(size, dtype=dtype), torch.empty(size, dtype=dtype)
+                call, numbers = KINDS[kind]
+                call(expected, *numbers, 0, 101, generator=generator)
+                if kind == "bernoulli":
+                    _call(way, state, found, *numbers)
+                else:
+                    _into(found, state, kind, *numbers, 0, 101)
             if not torch.equal(found, expected) or not torch.equal(state, generator.get_state()):
                 return False
         return True
-
-
-def table() -> dict:
-    """Operators that draw, by what draws natively."""
-    if not exact():
-        return {}
-    return {
-        aten.native_dropout.default: _dropout, aten.native_dropout_backward.default: _dropout_backward,
-        aten.bernoulli.p: _bernoulli, aten.rand.default: _rand,
-        aten.rand_like.default: _rand_like, aten.uniform.default: _uniform,
-    }  # fmt: skip
-
-
-def _mask(like, p):
-    return torch.ops.hologram.bernoulli(like.shape, like.stride(), p, device=like.device)
-
-
-def _dropout(x, p, train):
-    if train is False or x.device.type != "cpu" or not x.is_floating_point():
-        return NotImplemented
-    if p == 1:  # torch.dropout draws nothing
-        return x * 0.0, torch.zeros_like(x, dtype=torch.bool)
-    mask = _mask(torch.empty_like(x, dtype=torch.bool), 1.0 - p)
-    return x * mask * _scale(1.0 - p, x.dtype), mask
-
-
-def _dropout_backward(gradient, mask, scale):
-    if gradient.device.type != "cpu" or scale == 0:
-        return NotImplemented
-    return gradient * mask * _scale(1.0 / scale, gradient.dtype)
-
-
-def _scale(kept, dtype):
-    """By what eager multiplies that is kept: a tensor's element, so that it is rounded."""
-    with _disable_current_modes():
-        return (torch.ones((), dtype=dtype) / kept).item()
-
-
-def _bernoulli(x, p=0.5, generator=None):
-    if generator is not None or x.device.type != "cpu" or not 0 <= p <= 1:
-        return NotImplemented
-    return _mask(torch.empty(x.shape, dtype=torch.bool), p).to(x.dtype)
-
-
-def _numbers(like):
-    if like.device.type != "cpu" or like.dtype != torch.float32 or like.layout is not torch.strided:
-        return NotImplemented
-    return torch.ops.hologram.uniform(like.shape, like.stride(), device=like.device)
-
-
-def _rand(size, **options):
-    return _numbers(torch.empty(size, **options))
-
-
-def _rand_like(x, **options):
-    return _numbers(torch.empty_like(x, **options))
-
-
-def _uniform(x, low=0.0, high=1.0, generator=None):
-    return NotImplemented if (low, high) != (0, 1) or generator is not None else _numbers(torch.empty_like(x))

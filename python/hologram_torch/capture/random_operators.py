@@ -1,0 +1,174 @@
+# hologram_torch/capture/random_operators.py: operators of PyTorch that draw random numbers, by what draws natively
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..graph.dtypes import FLOATS, INT_RANGE, NAME
+from .draws import exact, masks, most
+
+aten = torch.ops.aten
+
+
+def table() -> dict:
+    """Operators that draw, by what draws natively."""
+    return {
+        aten.native_dropout.default: _dropout, aten.native_dropout_backward.default: _dropout_backward,
+        aten.bernoulli.p: _bernoulli, aten.bernoulli.default: _bernoulli_of, aten.bernoulli.Tensor: _bernoulli_by,
+        aten.rand.default: _made("uniform", 0.0, 1.0), aten.rand_like.default: _made_like("uniform", 0.0, 1.0),
+        aten.randn.default: _made("normal", 0.0, 1.0), aten.randn_like.default: _made_like("normal", 0.0, 1.0),
+        aten.uniform.default: _uniform, aten.normal_functional.default: _normal, aten.normal.float_float: _normal_of_size,
+        aten.exponential.default: _exponential, aten.geometric.default: _geometric,
+        aten.cauchy.default: _cauchy, aten.log_normal.default: _log_normal,
+        aten.randint.default: _randint, aten.randint.low: _randint_from,
+        aten.randint_like.default: _randint_like, aten.randint_like.low_dtype: _randint_like_from,
+        aten.random.default: _random, aten.random.to: _random_to, getattr(aten.random, "from"): _random_from,
+        aten.randperm.default: _randperm,
+    }  # fmt: skip
+
+
+def _numbers(kind, like, a=0.0, b=0.0, low=0, high=0):
+    """What `kind` draws for a tensor that lies as `like`."""
+    if like.device.type != "cpu" or like.layout is not torch.strided or like.dtype not in NAME or not exact(kind, like.dtype):
+        return NotImplemented
+    if kind not in ("between", "any", "geometric", "permutation", "bernoulli") and NAME[like.dtype] not in FLOATS:
+        return NotImplemented
+    return torch.ops.hologram.draw(
+        kind, like.shape, like.stride(), float(a), float(b), low, high, dtype=like.dtype, device=like.device
+    )
+
+
+def _mask(like, p):
+    return _numbers("bernoulli", like, p)
+
+
+def _dropout(x, p, train):
+    if train is False or x.device.type != "cpu" or not x.is_floating_point():
+        return NotImplemented
+    if p == 1:  # torch.dropout draws nothing
+        return x * 0.0, torch.zeros_like(x, dtype=torch.bool)
+    mask = _mask(torch.empty_like(x, dtype=torch.bool), 1.0 - p)
+    return NotImplemented if mask is NotImplemented else (x * mask * _scale(1.0 - p, x.dtype), mask)
+
+
+def _dropout_backward(gradient, mask, scale):
+    if gradient.device.type != "cpu" or scale == 0:
+        return NotImplemented
+    return gradient * mask * _scale(1.0 / scale, gradient.dtype)
+
+
+def _scale(kept, dtype):
+    """By what eager multiplies that is kept: a tensor's element, so that it is rounded."""
+    with _disable_current_modes():
+        return (torch.ones((), dtype=dtype) / kept).item()
+
+
+def _bernoulli(x, p=0.5, generator=None):
+    if generator is not None or not 0 <= p <= 1 or (x.dtype == torch.float64 and masks() == "mcg31"):
+        return NotImplemented
+    mask = _mask(torch.empty(x.shape, dtype=torch.bool, device=x.device), p)
+    return mask if mask is NotImplemented else mask.to(x.dtype)
+
+
+def _bernoulli_of(x, generator=None):
+    return _by_chances(torch.empty(x.shape, dtype=x.dtype, device=x.device), x, generator)
+
+
+def _bernoulli_by(x, p, generator=None):
+    return _by_chances(torch.empty_like(x), p, generator)
+
+
+def _by_chances(like, p, generator):
+    if generator is not None or like.device.type != "cpu" or p.device.type != "cpu" or not p.is_floating_point():
+        return NotImplemented
+    if not exact("chances", p.dtype):
+        return NotImplemented
+    return torch.ops.hologram.chances(p.expand(like.shape), like.stride()).to(like.dtype)
+
+
+def _made(kind, a, b):
+    return lambda size, **options: _numbers(kind, torch.empty(size, **options), a, b)
+
+
+def _made_like(kind, a, b):
+    return lambda x, **options: _numbers(kind, torch.empty_like(x, **options), a, b)
+
+
+def _uniform(x, low=0.0, high=1.0, generator=None):
+    fits = NAME.get(x.dtype) in FLOATS and -_largest(x) <= low <= high <= _largest(x) and high - low <= _largest(x)
+    return _numbers("uniform", torch.empty_like(x), low, high) if fits and generator is None else NotImplemented
+
+
+def _largest(x):
+    return torch.finfo(x.dtype).max
+
+
+def _normal(x, mean=0.0, std=1.0, generator=None):
+    return _numbers("normal", torch.empty_like(x), mean, std) if std >= 0 and generator is None else NotImplemented
+
+
+def _normal_of_size(mean, std, size, generator=None, **options):
+    return _normal(torch.empty(size, **options), mean, std, generator)
+
+
+def _exponential(x, rate=1.0, generator=None):
+    fits = 0 < rate < float("inf") and generator is None
+    return _numbers("exponential", torch.empty_like(x), rate) if fits else NotImplemented
+
+
+def _geometric(x, p, generator=None):
+    return _numbers("geometric", torch.empty_like(x), p) if 0 < p < 1 and generator is None else NotImplemented
+
+
+def _cauchy(x, median=0.0, sigma=1.0, generator=None):
+    return _numbers("cauchy", torch.empty_like(x), median, sigma) if sigma > 0 and generator is None else NotImplemented
+
+
+def _log_normal(x, mean=1.0, std=2.0, generator=None):
+    return _numbers("log_normal", torch.empty_like(x), mean, std) if std > 0 and generator is None else NotImplemented
+
+
+def _between(like, low, high):
+    if like.dtype not in NAME or not _holds(like.dtype, low, high):
+        return NotImplemented
+    return _numbers("between", like, low=low, high=high)
+
+
+def _holds(dtype, low, high) -> bool:
+    """Whether random_(low, high) takes these bounds for this type as they are."""
+    if dtype.is_floating_point:
+        return -most(dtype) <= low < high <= most(dtype)
+    least, last = (0, 1) if dtype == torch.bool else INT_RANGE[NAME[dtype]]
+    return least <= low < high and high - 1 <= last
+
+
+def _randint(high, size, *, dtype=torch.int64, **options):
+    return _between(torch.empty(size, dtype=dtype, **options), 0, high)
+
+
+def _randint_from(low, high, size, *, dtype=torch.int64, **options):
+    return _between(torch.empty(size, dtype=dtype, **options), low, high)
+
+
+def _randint_like(x, high, **options):
+    return _between(torch.empty_like(x, **options), 0, high)
+
+
+def _randint_like_from(x, low, high, **options):
+    return _between(torch.empty_like(x, **options), low, high)
+
+
+def _random(x, generator=None):
+    return _numbers("any", torch.empty_like(x)) if generator is None else NotImplemented
+
+
+def _random_to(x, to, generator=None):
+    return _between(torch.empty_like(x), 0, to) if generator is None else NotImplemented
+
+
+def _random_from(x, low, high, generator=None):
+    return _between(torch.empty_like(x), low, high) if generator is None and high is not None else NotImplemented
+
+
+def _randperm(n, *, dtype=torch.int64, **options):
+    if dtype not in (torch.int32, torch.int64) or n < 0:
+        return NotImplemented
+    return _numbers("permutation", torch.empty((n,), dtype=dtype, **options))
