@@ -11,14 +11,13 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
         "native_products": bool},
         see options.Options.
     """
-    from functorch.compile import min_cut_rematerialization_partition
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module_simplified
 
     import torch
 
     from . import direct, owners, parameters, precision, runtimes
-    from .capture import decomp, rewrite
+    from .capture import decomp, partition, rewrite
     from .compiler import compile_graph
     from .options import Options
 
@@ -59,7 +58,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
             fw_compiler=compiler("forward"),
             bw_compiler=saved.later(backward) if keep else backward,
             inference_compiler=compiler("inference"),
-            partition_fn=min_cut_rematerialization_partition,
+            partition_fn=partition.partition,
             decompositions=decomp.table(),
             keep_inference_input_mutations=True,
         )

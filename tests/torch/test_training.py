@@ -1,4 +1,4 @@
-# tests/torch/test_training.py: fifty steps of training, compiled with the optimiser's step, beside eager
+# tests/torch/test_training.py: fifty steps of training, compiled with the optimiser's step, beside eager, and what passes keep
 import copy
 import re
 
@@ -89,3 +89,57 @@ def test_gradients_lie_row_by_row_where_a_weight_reads_them_transposed():
                 assert strides == [b * c, c, 1], (name, slot)
                 checked += 1
     assert checked
+
+
+class Block(nn.Module):
+    """A decoder's block, whose query, key and value are views of one product."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (4, -1)).transpose(1, 2) for t in self.qkv(self.norms[0](x)).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).flatten(2))
+        return x + self.down(nn.functional.gelu(self.up(self.norms[1](x)), approximate="tanh"))
+
+
+def kept_by_eager(model, x):
+    """Bytes of activations that eager keeps for the backward pass."""
+    kept = {}  # held, so that no address comes twice
+    own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), x)}
+
+    def pack(t):
+        storage = t.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = (storage.nbytes(), t)
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        model(x)
+    return sum(nbytes for nbytes, _ in kept.values())
+
+
+@pytest.mark.parametrize("make,share", [
+    (lambda: nn.TransformerEncoderLayer(64, 4, 256, dropout=0.0, batch_first=True, activation="gelu"), 0.7),
+    (Block, 0.7),
+], ids=["encoder", "decoder"])  # fmt: skip
+def test_what_is_cheap_to_compute_again_is_not_kept(make, share):
+    hologram_torch = pytest.importorskip("hologram_torch")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model, x = make(), torch.randn(4, 32, 64)
+    compiled = compile_fresh(copy.deepcopy(model), dynamic=False)
+    compiled(x).sum().backward()
+    compiled.zero_grad()
+    before = hologram_torch.stats()["memory"]["in_use"]
+    out = compiled(x)
+    kept = hologram_torch.stats()["memory"]["in_use"] - before - out.nbytes
+    out.sum().backward()
+    assert kept <= share * kept_by_eager(model, x)
+    model(x).sum().backward()
+    for p, q in zip(compiled.parameters(), model.parameters()):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-3)
