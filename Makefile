@@ -69,7 +69,8 @@ compare: ## Measure this tree beside an earlier commit in the same rounds: REF=H
 	@tools/bootstrap.sh bench tools/daily.sh compare '$(or $(REF),HEAD)' '$(CASES)'
 
 check: ## The checks of style, includes, imports and names (seconds)
-	@tools/bootstrap.sh build
+	@tools/bootstrap.sh test
+	@for check in check_includes.py check_imports.py check_names.py "layers.py --check"; do $(VENV)/bin/python tools/$$check || exit 1; done
 	@$(VENV)/bin/python -m pytest -q -n0 tests/python/test_style.py
 
 hooks: ## Run these checks before each commit (pre-commit)
