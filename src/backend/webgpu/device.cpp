@@ -71,6 +71,7 @@ void DeviceContext::open(Adapter adapter) {
   f16 = api.AdapterHasFeature(adapter, feature_f16) != 0;
   subgroups = api.AdapterHasFeature(adapter, feature_subgroups) != 0;
   limits.next = nullptr;
+  storage_binding = limits.storage_binding;
   DeviceDescriptor wanted;
   wanted.limits = &limits;
   wanted.lost = {nullptr, allow_spontaneous, lose, this, nullptr};

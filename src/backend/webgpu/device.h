@@ -9,12 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/webgpu/batch.h"
 #include "backend/webgpu/library.h"
 
 namespace hologram::webgpu {
 
-/// An open device with its queue. Thread-safe; lives as long as the process.
-class DeviceContext {
+/// An open device with its queue. Thread-safe; lives as long as the process. Its name: "llvmpipe
+/// (LLVM 15)".
+class DeviceContext : public Bounds {
  public:
   DeviceContext(const Library& opened, Adapter adapter, int number);
   DeviceContext(const DeviceContext&) = delete;
@@ -23,11 +25,9 @@ class DeviceContext {
   const Library& library;
   const Api& api;
   int number;
-  std::string name, driver, interface;  ///< "llvmpipe (LLVM 15)", the driver's words, "Vulkan"
+  std::string driver, interface;  ///< the driver's words, "Vulkan"
   Limits limits{};
   bool f16 = false, subgroups = false;
-  /// Rounds of loops after which the driver ends a thread's loops without a word.
-  int64_t most_rounds = INT64_MAX;
   uint32_t least_subgroup = 0, most_subgroup = 0;
   Gpu gpu = nullptr;
   Queue queue = nullptr;

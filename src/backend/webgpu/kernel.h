@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/webgpu/batch.h"
 #include "backend/webgpu/device.h"
 #include "backend/webgpu/wgsl/module.h"
 
@@ -38,10 +39,7 @@ std::shared_ptr<const Pipelines> pipelines_of(const DeviceContext& device,
 
 /// What Kernel::code points to: pipelines or, for a program that is not rendered, a kernel of the
 /// host.
-struct LoadedKernel {
-  std::vector<atlas::Buffer> buffers;  ///< all of the program's
-  size_t num_symbols = 0;
-  wgsl::Module module;
+struct LoadedKernel : RenderedKernel {
   std::shared_ptr<const Pipelines> pipelines;
   Kernel host;  ///< of host_function
   atlas::KernelFn host_function = nullptr;

@@ -3,7 +3,7 @@
 #include "backend/webgpu/launch.h"
 
 #include <algorithm>
-#include <cstring>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -14,20 +14,15 @@
 namespace hologram::webgpu {
 namespace {
 
-constexpr uint64_t alignment = 256;  // of bindings, which WebGPU allows everywhere
-constexpr int64_t most = int64_t{1} << 30;
-
-uint64_t round_up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
-
-// What is known of a step from sizes alone.
-struct StepSizes {
-  std::vector<int64_t> units;     // by dispatch
-  std::vector<uint64_t> bytes;    // by buffer
-  std::vector<uint64_t> scratch;  // by buffer: place in the workspace
-  int64_t host_total = 0, host_grain = 1;
-};
+// What is known of all steps from sizes alone.
 struct Sizes final : Prepared {
+  // Of one that the host runs.
+  struct HostStep {
+    int64_t total = 0, grain = 1;
+    std::vector<uint64_t> bytes;  // by buffer
+  };
   std::vector<StepSizes> steps;
+  std::map<size_t, HostStep> on_host;  // by step
   uint64_t workspace = 0;
 };
 
@@ -40,14 +35,18 @@ class WebLauncher final : public Launcher {
         kernels_(kernels.begin(), kernels.end()),
         memory_(memory),
         counts_(counts) {
-    for (const atlas::EntryStep& s : steps_)
-      faults_ = faults_ || (s.kernel >= 0 && kernel_of(s).faults());
-    fault_word_ = memory_.allocate(alignment, nullptr);
+    size_t buffers = 0;
+    for (const atlas::EntryStep& s : steps_) {
+      if (s.kernel < 0) continue;
+      faults_ = faults_ || kernel_of(s).faults();
+      buffers = std::max(buffers, kernel_of(s).buffers.size());
+    }
+    spare_ = static_cast<std::byte*>(memory_.allocate(spare_bytes(buffers), nullptr));
     const uint32_t none = 0;
-    memory_.copy(fault_word_, &none, sizeof none, nullptr);
+    memory_.copy(spare_, &none, sizeof none, nullptr);
   }
   ~WebLauncher() override {
-    memory_.deallocate(fault_word_, nullptr);
+    memory_.deallocate(spare_, nullptr);
     if (words_) device().api.BufferRelease(words_);
   }
   WebLauncher(const WebLauncher&) = delete;
@@ -55,9 +54,17 @@ class WebLauncher final : public Launcher {
 
   std::unique_ptr<Prepared> prepare(const int64_t* arguments, int threads) const override {
     auto sizes = std::make_unique<Sizes>();
-    for (const atlas::EntryStep& step : steps_)
-      sizes->steps.push_back(step.kernel < 0 ? StepSizes{}
-                                             : sizes_of(step, arguments, threads, *sizes));
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      const atlas::EntryStep& step = steps_[s];
+      StepSizes& own = sizes->steps.emplace_back();
+      if (step.kernel < 0) continue;
+      const std::span symbols(arguments + step.first_argument,
+                              static_cast<size_t>(step.num_arguments));
+      if (kernel_of(step).host_function)
+        sizes->on_host[s] = host_step(kernel_of(step), symbols, threads);
+      else
+        own = sizes_of(kernel_of(step), symbols, device(), sizes->workspace);
+    }
     return sizes;
   }
   size_t workspace_bytes(const Prepared& prepared) const override {
@@ -79,61 +86,20 @@ class WebLauncher final : public Launcher {
   int32_t late_faults() const override { return faults_ ? take_faults() : 0; }
 
  private:
-  // One dispatch that waits for its submission.
-  struct Waiting {
-    const LoadedKernel* kernel;
-    size_t dispatch;
-    uint64_t words;  // place of its words, in bytes
-    std::vector<BindGroupEntry> bindings;
-    uint32_t x, y;
-  };
-  struct Batch {
-    std::vector<int32_t> words;
-    std::vector<Waiting> waiting;
-  };
-
   const LoadedKernel& kernel_of(const atlas::EntryStep& step) const {
     return *static_cast<const LoadedKernel*>(kernels_[static_cast<size_t>(step.kernel)]->code);
   }
   const DeviceContext& device() const { return memory_.context(); }
 
-  StepSizes sizes_of(const atlas::EntryStep& step, const int64_t* arguments, int threads,
-                     Sizes& all) const {
-    const LoadedKernel& k = kernel_of(step);
-    const std::span symbols(arguments + step.first_argument,
-                            static_cast<size_t>(step.num_arguments));
-    StepSizes out;
-    if (k.host_function) {
-      out.host_total = std::max<int64_t>(k.host.total.eval(symbols), 0);
-      const int64_t grain = std::max<int64_t>(k.host.grain.eval(symbols), 1);
-      const int64_t each = (out.host_total + threads - 1) / std::max(threads, 1);
-      out.host_grain = std::max<int64_t>((each + grain - 1) / grain * grain, grain);
-    }
-    for (const wgsl::Dispatch& d : k.module.dispatches) {
-      out.units.push_back(d.units.eval(symbols));
-      require_small(out.units.back(), "points of a kernel");
-      if (const int64_t rounds = d.rounds.eval(symbols); rounds > device().most_rounds)
-        fail(ErrorCode::unsupported,
-             "webgpu: a kernel of {} rounds of loops; {} ends them all after {}", rounds,
-             device().name, device().most_rounds);
-    }
-    const bool runs = std::ranges::any_of(out.units, [](int64_t u) { return u > 0; });
-    for (size_t b = 0; b < k.buffers.size(); ++b) {
-      const bool scratch = k.buffers[b].access == atlas::Access::scratch;
-      const Expr& extent = scratch && !k.host_function ? k.module.scratch[b] : k.buffers[b].extent;
-      const int64_t elements = std::max<int64_t>(extent.eval(symbols), 0);
-      if (!k.host_function && (runs || scratch)) require_small(elements, "elements of a buffer");
-      out.bytes.push_back(static_cast<uint64_t>(elements) *
-                          static_cast<uint64_t>(size_of(k.buffers[b].dtype)));
-      out.scratch.push_back(all.workspace);
-      if (scratch && !k.host_function) all.workspace += round_up(out.bytes[b], alignment);
-    }
+  static Sizes::HostStep host_step(const LoadedKernel& k, std::span<const int64_t> symbols,
+                                   int threads) {
+    Sizes::HostStep out;
+    out.total = std::max<int64_t>(k.host.total.eval(symbols), 0);
+    const int64_t grain = std::max<int64_t>(k.host.grain.eval(symbols), 1);
+    const int64_t each = (out.total + threads - 1) / std::max(threads, 1);
+    out.grain = std::max<int64_t>((each + grain - 1) / grain * grain, grain);
+    for (const atlas::Buffer& b : k.buffers) out.bytes.push_back(bytes_of(b, b.extent, symbols));
     return out;
-  }
-
-  static void require_small(int64_t count, std::string_view what) {
-    if (count > most)
-      fail(ErrorCode::unsupported, "webgpu: {} {}; expected at most {}", count, what, most);
   }
 
   int32_t run_steps(CallFrame& frame, const Sizes& sizes, const std::vector<size_t>& which,
@@ -141,7 +107,7 @@ class WebLauncher final : public Launcher {
     std::lock_guard lock(mutex_);  // of the words
     device().tell_faults();
     if (faults && frame.sticky) take_faults();
-    Batch batch;
+    Batch batch(spare_, device());
     for (size_t s : which) {
       const atlas::EntryStep& step = steps_[s];
       if (step.cached >= 0 && !frame.stale[step.cached]) continue;
@@ -152,9 +118,9 @@ class WebLauncher final : public Launcher {
         status = frame.context->call_host(frame.context, static_cast<int64_t>(s));
       } else if (kernel_of(step).host_function) {
         submit(batch);
-        status = run_on_host(frame, step, sizes.steps[s]);
+        status = run_on_host(frame, step, sizes.on_host.at(s));
       } else {
-        add(batch, frame, step, sizes.steps[s]);
+        batch.add(kernel_of(step), frame, step, sizes.steps[s]);
       }
       if (status != 0) return status;
     }
@@ -164,103 +130,48 @@ class WebLauncher final : public Launcher {
     return 0;
   }
 
-  void add(Batch& batch, const CallFrame& frame, const atlas::EntryStep& step,
-           const StepSizes& sizes) const {
-    const LoadedKernel& k = kernel_of(step);
-    batch.words.resize(round_up(batch.words.size(), alignment / 4));
-    const uint64_t words = batch.words.size() * 4;
-    for (int64_t a = 0; a < step.num_arguments; ++a)
-      batch.words.push_back(static_cast<int32_t>(frame.arguments[step.first_argument + a]));
-    std::vector<BindGroupEntry> bindings;
-    int64_t given = 0;
-    for (size_t b = 0; b < k.buffers.size(); ++b) {
-      const bool scratch = k.buffers[b].access == atlas::Access::scratch;
-      const void* address = scratch ? static_cast<std::byte*>(frame.workspace) + sizes.scratch[b]
-                                    : frame.buffers[step.first_buffer + given++];
-      bindings.push_back(bind(b, address, sizes.bytes[b]));
-      const uint64_t offset = bindings.back().offset;
-      bindings.back().offset = offset / alignment * alignment;
-      bindings.back().bytes = binding_bytes(offset, sizes.bytes[b]);
-      batch.words.push_back(static_cast<int32_t>(
-          (offset - bindings.back().offset) / static_cast<uint64_t>(size_of(k.buffers[b].dtype))));
-    }
-    for (int64_t units : sizes.units) batch.words.push_back(static_cast<int32_t>(units));
-    batch.words.resize(round_up(batch.words.size(), 4));
-    for (size_t d = 0; d < k.module.dispatches.size(); ++d)
-      if (sizes.units[d] > 0) add_dispatch(batch, k, d, words, bindings, sizes.units[d]);
-  }
-
-  // Of no elements, any memory will do.
-  BindGroupEntry bind(size_t buffer, const void* address, uint64_t bytes) const {
-    const Place place = memory_.place_of(bytes == 0 ? fault_word_ : address);
-    BindGroupEntry entry;
-    entry.binding = static_cast<uint32_t>(1 + buffer);
-    entry.buffer = place.buffer;
-    entry.offset = place.offset;
-    return entry;
-  }
-  uint64_t binding_bytes(uint64_t offset, uint64_t bytes) const {
-    const uint64_t whole = round_up(std::max<uint64_t>(offset % alignment + bytes, 16), 4);
-    const uint64_t limit = device().limits.storage_binding;
-    if (whole > limit)
-      fail(ErrorCode::unsupported,
-           "webgpu: a buffer of {} bytes; {} lets kernels see {} (maxStorageBufferBindingSize)",
-           bytes, device().name, limit);
-    return whole;
-  }
-
-  void add_dispatch(Batch& batch, const LoadedKernel& k, size_t d, uint64_t words,
-                    const std::vector<BindGroupEntry>& buffers, int64_t units) const {
-    const wgsl::Dispatch& dispatch = k.module.dispatches[d];
-    Waiting w{&k, d, words, {}, 0, 0};
-    for (int b : dispatch.buffers) w.bindings.push_back(buffers[static_cast<size_t>(b)]);
-    if (dispatch.faults) {
-      BindGroupEntry entry = bind(k.buffers.size(), fault_word_, 4);
-      entry.bytes = 4;
-      w.bindings.push_back(entry);
-    }
-    const int64_t groups =
-        dispatch.teams ? units : (units + dispatch.threads - 1) / dispatch.threads;
-    const int64_t x = std::min(groups, wgsl::grid_row);
-    w.x = static_cast<uint32_t>(x);
-    w.y = static_cast<uint32_t>((groups + x - 1) / x);
-    batch.waiting.push_back(std::move(w));
-  }
-
   void submit(Batch& batch) const {
-    if (batch.waiting.empty()) return;
+    if (batch.empty()) return;
     const Api& api = device().api;
-    const Buffer words = write_words(batch.words);
+    const Buffer words = write_words(batch.words());
     std::vector<BindGroup> groups;
     device().submit([&](Encoder encoder) {
       const Pass pass = api.CommandEncoderBeginComputePass(encoder, nullptr);
-      for (Waiting& w : batch.waiting) {
-        const Pipelines::Each& each = w.kernel->pipelines->each[w.dispatch];
-        w.bindings.push_back({.next = nullptr,
-                              .binding = 0,
-                              .buffer = words,
-                              .offset = w.words,
-                              .bytes = word_bytes(*w.kernel)});
-        BindGroupDescriptor wanted;
-        wanted.layout = each.layout;
-        wanted.num_entries = w.bindings.size();
-        wanted.entries = w.bindings.data();
-        groups.push_back(api.DeviceCreateBindGroup(device().gpu, &wanted));
+      for (const Dispatched& d : batch.dispatches()) {
+        const Pipelines::Each& each =
+            static_cast<const LoadedKernel*>(d.kernel)->pipelines->each[d.dispatch];
+        groups.push_back(group_of(d, each, words));
         api.ComputePassEncoderSetPipeline(pass, each.pipeline);
         api.ComputePassEncoderSetBindGroup(pass, 0, groups.back(), 0, nullptr);
-        api.ComputePassEncoderDispatchWorkgroups(pass, w.x, w.y, 1);
+        api.ComputePassEncoderDispatchWorkgroups(pass, d.x, d.y, 1);
       }
       api.ComputePassEncoderEnd(pass);
       api.ComputePassEncoderRelease(pass);
     });
     for (BindGroup g : groups) api.BindGroupRelease(g);
-    counts_.dispatches.fetch_add(batch.waiting.size(), std::memory_order_relaxed);
+    counts_.dispatches.fetch_add(batch.dispatches().size(), std::memory_order_relaxed);
     counts_.submissions.fetch_add(1, std::memory_order_relaxed);
-    batch = {};
+    batch.clear();
   }
 
-  static uint64_t word_bytes(const LoadedKernel& k) {
-    return round_up(4 * (k.num_symbols + k.buffers.size() + k.module.dispatches.size()), 16);
+  BindGroup group_of(const Dispatched& d, const Pipelines::Each& each, Buffer words) const {
+    std::vector<BindGroupEntry> entries(d.bindings.size() + 1);
+    entries[0].binding = 0;
+    entries[0].buffer = words;
+    entries[0].offset = d.words;
+    entries[0].bytes = word_bytes(*d.kernel);
+    for (size_t b = 0; b < d.bindings.size(); ++b) {
+      const Place place = memory_.place_of(d.bindings[b].address);
+      entries[b + 1].binding = static_cast<uint32_t>(1 + d.bindings[b].buffer);
+      entries[b + 1].buffer = place.buffer;
+      entries[b + 1].offset = place.offset;
+      entries[b + 1].bytes = d.bindings[b].bytes;
+    }
+    BindGroupDescriptor wanted;
+    wanted.layout = each.layout;
+    wanted.num_entries = entries.size();
+    wanted.entries = entries.data();
+    return device().api.DeviceCreateBindGroup(device().gpu, &wanted);
   }
 
   // Behind what is submitted before and in front of what comes now: one buffer serves all calls.
@@ -268,7 +179,7 @@ class WebLauncher final : public Launcher {
     const uint64_t bytes = words.size() * 4;
     if (bytes > words_bytes_) {
       if (words_) device().api.BufferRelease(words_);
-      words_bytes_ = round_up(bytes, 4096);
+      words_bytes_ = (bytes + 4095) / 4096 * 4096;
       words_ = device().make_buffer(words_bytes_, uniform_use | copy_target);
     }
     device().api.QueueWriteBuffer(device().queue, words_, 0, words.data(), bytes);
@@ -278,19 +189,19 @@ class WebLauncher final : public Launcher {
   int32_t take_faults() const {
     uint32_t bits = 0;
     const uint32_t none = 0;
-    memory_.copy(&bits, fault_word_, sizeof bits, nullptr);
-    if (bits != 0) memory_.copy(fault_word_, &none, sizeof none, nullptr);
+    memory_.copy(&bits, spare_, sizeof bits, nullptr);
+    if (bits != 0) memory_.copy(spare_, &none, sizeof none, nullptr);
     return static_cast<int32_t>(bits);
   }
 
   // A program that is not rendered, on copies of its buffers.
   int32_t run_on_host(const CallFrame& frame, const atlas::EntryStep& step,
-                      const StepSizes& sizes) const {
+                      const Sizes::HostStep& sizes) const {
     const LoadedKernel& k = kernel_of(step);
-    if (sizes.host_total <= 0) return 0;
+    if (sizes.total <= 0) return 0;
     counts_.host_runs.fetch_add(1, std::memory_order_relaxed);
-    return run_on_copies(memory_, frame, step, k.buffers, sizes.bytes, k.host_function,
-                         sizes.host_total, sizes.host_grain);
+    return run_on_copies(memory_, frame, step, k.buffers, sizes.bytes, k.host_function, sizes.total,
+                         sizes.grain);
   }
 
   std::vector<atlas::EntryStep> steps_;
@@ -298,7 +209,7 @@ class WebLauncher final : public Launcher {
   DeviceMemory& memory_;
   Counts& counts_;
   bool faults_ = false;
-  void* fault_word_ = nullptr;
+  std::byte* spare_ = nullptr;  // the word of faults, and what Batch needs
   mutable std::mutex mutex_;
   mutable Buffer words_ = nullptr;
   mutable uint64_t words_bytes_ = 0;

@@ -13,15 +13,7 @@ namespace hologram::webgpu {
 namespace {
 
 constexpr size_t space = size_t{1} << 40;  // of addresses
-constexpr size_t grain = 256;              // buffers may be bound at multiples of it everywhere
 constexpr uint64_t block_use = storage_use | copy_source | copy_target;
-
-// Sizes that blocks come in, so that a freed one serves others: eight between powers of two.
-size_t class_of(size_t bytes) {
-  size_t step = grain;
-  while (step * 16 <= bytes) step *= 2;
-  return (std::max<size_t>(bytes, 1) + step - 1) / step * step;
-}
 
 char* reserve() {
   void* p = mmap(nullptr, space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -57,91 +49,20 @@ class Passing {
 }  // namespace
 
 DeviceMemory::DeviceMemory(const DeviceContext& context)
-    : context_(context), addresses_(reserve()) {
-  free_[grain] = space - grain;  // the first address belongs to no block
-}
+    : context_(context),
+      reserved_(reserve()),
+      addresses_(reserved_, space, [&context](Buffer b) { context.api.BufferRelease(b); }) {}
 
-DeviceMemory::~DeviceMemory() {
-  for (const auto& [offset, block] : used_) context_.api.BufferRelease(block.buffer);
-  for (const auto& [bytes, kept] : kept_) context_.api.BufferRelease(kept.second.buffer);
-  munmap(addresses_, space);
-}
+DeviceMemory::~DeviceMemory() { munmap(reserved_, space); }
 
 uint64_t DeviceMemory::capacity() const { return context_.limits.buffer_bytes; }
-
-bool DeviceMemory::contains(const void* address) const {
-  const auto* p = static_cast<const char*>(address);
-  return p >= addresses_ && p < addresses_ + space;
-}
-
-Place DeviceMemory::place_of(const void* address) const {
-  const auto offset = static_cast<size_t>(static_cast<const char*>(address) - addresses_);
-  std::lock_guard lock(mutex_);
-  auto at = used_.upper_bound(offset);
-  if (!contains(address) || at == used_.begin()) check(false, "webgpu: an address of no block");
-  --at;
-  check(offset - at->first <= at->second.bytes, "webgpu: an address behind its block");
-  return {at->second.buffer, offset - at->first, at->second.bytes};
-}
 
 Stream DeviceMemory::make_stream() { return new char; }
 void DeviceMemory::free_stream(Stream stream) noexcept { delete static_cast<char*>(stream); }
 
 void* DeviceMemory::allocate(size_t bytes, Stream) {
-  const size_t size = class_of(bytes);
-  {
-    std::lock_guard lock(mutex_);
-    if (const auto kept = kept_.find(size); kept != kept_.end()) {
-      const auto [offset, block] = kept->second;
-      kept_.erase(kept);
-      used_[offset] = block;
-      return addresses_ + offset;
-    }
-  }
-  const Block block{context_.make_buffer(size, block_use), size};
-  std::lock_guard lock(mutex_);
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->second < size) continue;
-    const auto [offset, room] = *it;
-    free_.erase(it);
-    if (room > size) free_[offset + size] = room - size;
-    used_[offset] = block;
-    return addresses_ + offset;
-  }
-  context_.api.BufferRelease(block.buffer);
-  fail(ErrorCode::out_of_memory, "webgpu: no addresses for {} bytes", bytes);
-}
-
-// The queue does its work in order, so the block may serve others at once.
-void DeviceMemory::deallocate(void* block, Stream) noexcept {
-  if (!block) return;
-  const auto offset = static_cast<size_t>(static_cast<char*>(block) - addresses_);
-  std::lock_guard lock(mutex_);
-  const auto at = used_.find(offset);
-  if (at == used_.end()) return;
-  kept_.emplace(at->second.bytes, std::pair(offset, at->second));
-  used_.erase(at);
-}
-
-size_t DeviceMemory::release() noexcept {
-  std::lock_guard lock(mutex_);
-  size_t bytes = 0;
-  for (const auto& [size, kept] : kept_) {
-    context_.api.BufferRelease(kept.second.buffer);
-    free_[kept.first] = size;
-    bytes += size;
-  }
-  kept_.clear();
-  for (auto it = free_.begin(); it != free_.end();) {
-    const auto next = std::next(it);
-    if (next != free_.end() && it->first + it->second == next->first) {
-      it->second += next->second;
-      free_.erase(next);
-    } else {
-      it = next;
-    }
-  }
-  return bytes;
+  return addresses_.allocate(bytes,
+                             [&](size_t whole) { return context_.make_buffer(whole, block_use); });
 }
 
 // Copies are of whole words: what a block's first and last ones hold beside the bytes is read

@@ -1,24 +1,13 @@
 // backend/webgpu/memory.h: a device's memory: buffers of WebGPU at addresses that nobody reads.
 #pragma once
 
-#include <map>
-#include <mutex>
-#include <vector>
-
 #include "backend/memory.h"
+#include "backend/webgpu/addresses.h"
 #include "backend/webgpu/device.h"
 
 namespace hologram::webgpu {
 
-/// Where an address lies.
-struct Place {
-  Buffer buffer = nullptr;
-  uint64_t offset = 0;  ///< in bytes
-  uint64_t bytes = 0;   ///< of the buffer
-};
-
-/// WebGPU knows buffers, not addresses: each block has a range of reserved ones for itself, by
-/// which place_of() finds its buffer. There is one queue, which all streams stand for.
+/// There is one queue, which all streams stand for.
 class DeviceMemory final : public Memory {
  public:
   explicit DeviceMemory(const DeviceContext& context);
@@ -26,16 +15,17 @@ class DeviceMemory final : public Memory {
 
   const DeviceContext& context() const { return context_; }
   /// Of an address in a block. Throws Error(internal) for any other.
-  Place place_of(const void* address) const;
+  Place place_of(const void* address) const { return addresses_.place_of(address); }
 
   Device device() const override { return {15, context_.number}; }  // DLPack's kDLWebGPU
   uint64_t capacity() const override;
-  bool contains(const void* address) const override;
+  bool contains(const void* address) const override { return addresses_.contains(address); }
   Stream make_stream() override;
   void free_stream(Stream stream) noexcept override;
   void* allocate(size_t bytes, Stream stream) override;
-  void deallocate(void* block, Stream stream) noexcept override;
-  size_t release() noexcept override;
+  // The queue does its work in order, so the block may serve others at once.
+  void deallocate(void* block, Stream) noexcept override { addresses_.deallocate(block); }
+  size_t release() noexcept override { return addresses_.release(); }
   void copy(void* to, const void* from, size_t bytes, Stream stream) override;
   void wait(Stream stream) override;
   void wait_for_all() override { wait(nullptr); }
@@ -49,20 +39,13 @@ class DeviceMemory final : public Memory {
   bool reached(Event event) override;
 
  private:
-  struct Block {
-    Buffer buffer = nullptr;
-    size_t bytes = 0;
-  };
   void write(void* to, const void* from, size_t bytes);
   void read(void* to, const void* from, size_t bytes);
   void move(void* to, const void* from, size_t bytes);
 
   const DeviceContext& context_;
-  char* const addresses_;
-  mutable std::mutex mutex_;
-  std::map<size_t, Block> used_;                          // by offset of its address
-  std::multimap<size_t, std::pair<size_t, Block>> kept_;  // by bytes: that no one uses now
-  std::map<size_t, size_t> free_;                         // ranges of addresses: offset → bytes
+  char* const reserved_;
+  Addresses addresses_;
 };
 
 }  // namespace hologram::webgpu
