@@ -54,6 +54,9 @@ class Machine {
   int interleaved_sums = 4;  ///< so many in turn hide most of an addition's latency
   int busy_sums = 6;         ///< fewer leave the units waiting
 
+  int64_t alignment = 64;          ///< of intermediates, in bytes: a multiple of 64
+  size_t most_buffers = SIZE_MAX;  ///< of a kernel that comes of fusing
+
   int64_t near_bytes = 24 * 1024;               ///< of memory that a loop reads again at once
   int64_t far_bytes = 384 * 1024;               ///< of memory that the rounds of a loop read again
   int64_t row_scratch = 256 * 1024;             ///< of a row's values that stay between stages

@@ -11,8 +11,6 @@ namespace {
 
 using atlas::class_bytes;
 
-constexpr int64_t alignment = 64;
-
 struct Life {
   int first = -1, last = -1;
   bool overlaps(const Life& o) const { return first <= o.last && o.first <= last; }
@@ -61,6 +59,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 }  // namespace
 
 void plan_memory(Plan& plan, const Machine& machine) {
+  const int64_t alignment = machine.alignment;
   std::vector<Life> life = lifetimes(plan);
   std::vector<size_t> fixed, symbolic;
   for (size_t i = 0; i < plan.slots.size(); ++i) {

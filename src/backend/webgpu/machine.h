@@ -17,6 +17,8 @@ class WebMachine final : public schedule::Machine {
   WebMachine() {
     vector = 32;
     units = 16;
+    alignment = 256;         // browsers refuse bindings that overlap, and bind at such multiples
+    most_buffers = 7;        // every device binds 8: one may be the word of faults
     near_bytes = 32 * 1024;  // a workgroup's memory
     far_bytes = int64_t{4} << 20;
     small_total = 0;

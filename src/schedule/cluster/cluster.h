@@ -103,6 +103,7 @@ class Clustering {
   Source source_of(ir::Value rhs) const;
   bool merge_siblings(int a, int b);
   bool path_around(int from, int to) const;
+  bool binds_few(const Cluster& merged, int a, int b) const;
   std::vector<int> dependencies(const Cluster& c) const;
   void replace(int a, int b, Cluster merged);
   void sort();

@@ -4,6 +4,7 @@
 // consumer's iteration space the producer's element is computed: its axes then become the
 // consumer's.
 #include <algorithm>
+#include <set>
 
 #include "schedule/cluster/merge.h"
 
@@ -81,6 +82,24 @@ bool Clustering::is_kept(int k) const {
   return fixed && reads;
 }
 
+// Those that it reads or others read of it; what a row keeps between stages comes on top.
+bool Clustering::binds_few(const Cluster& merged, int a, int b) const {
+  std::set<ir::Value> bound;
+  for_each_access(merged, [&](ir::Value v, const Index&) {
+    if (!merged.find(v)) bound.insert(v);
+  });
+  const size_t most = options_.machine->most_buffers;
+  if (bound.size() + merged.members.size() <= most) return true;
+  for (const ir::Output& o : graph_.outputs)
+    if (merged.find(o.value)) bound.insert(o.value);
+  for (size_t k = 0; k < clusters_.size(); ++k)
+    if (!clusters_[k].dead && k != static_cast<size_t>(a) && k != static_cast<size_t>(b))
+      for_each_access(clusters_[k], [&](ir::Value v, const Index&) {
+        if (merged.find(v)) bound.insert(v);
+      });
+  return bound.size() <= most;
+}
+
 bool Clustering::merge(int a, int b) {
   const Cluster &x = clusters_[static_cast<size_t>(a)], &y = clusters_[static_cast<size_t>(b)];
   if (y.kind != ClusterKind::loop || is_kept(a)) return false;
@@ -91,7 +110,7 @@ bool Clustering::merge(int a, int b) {
                 ? merge_epilogue(x, y, out) || (x.parts == 1 && merge_parts(a, b, out))
             : x.kind == ClusterKind::attention ? merge_epilogue(x, y, out)
                                                : false;
-  if (!ok || path_around(a, b)) return false;
+  if (!ok || path_around(a, b) || !binds_few(out, a, b)) return false;
   replace(a, b, std::move(out));
   return true;
 }

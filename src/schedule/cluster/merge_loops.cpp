@@ -147,6 +147,7 @@ bool Clustering::merge_siblings(int a, int b) {
   Cluster out = y;
   out.cost = x.cost + y.cost;
   append_members(out.members, x.members, map);
+  if (!binds_few(out, a, b)) return false;
   replace(a, b, std::move(out));
   return true;
 }

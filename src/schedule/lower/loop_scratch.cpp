@@ -59,6 +59,7 @@ void LoopLowering::choose_scratch() {
       for (Value in : v->inputs)
         if (!clustering_.is_root(in) && !in->inputs.empty()) stack.push_back(in);
     }
+    if (trial.program.buffers.size() + scratch_.size() >= machine_.most_buffers) continue;
     int64_t size = row.constant_value() * size_of(at.node->dtype);
     if (!worth || bytes + size > (tail_ ? atlas::limits::tail_scratch_bytes : machine_.row_scratch))
       continue;
