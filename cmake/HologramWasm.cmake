@@ -16,7 +16,8 @@ set(sources
     atlas/binary atlas/container atlas/lane_binary atlas/lane_table atlas/lane_verify
     schedule/binary schedule/footprint
     host/boundary_pool host/context
-    backend/registry backend/cpu/choices backend/cpu/keys backend/cpu/processor backend/cpu/target
+    backend/registry backend/webgpu/addresses backend/webgpu/batch backend/webgpu/wgsl/read
+    backend/cpu/choices backend/cpu/keys backend/cpu/processor backend/cpu/target
     runtime/executable runtime/kernel_cache runtime/loop runtime/packed_files runtime/runtime runtime/staging
     runtime/stored_plan runtime/transpose
     archive/archive archive/describe archive/faults archive/function archive/index archive/loops archive/method_graph

@@ -46,10 +46,17 @@ export interface Method {
 }
 
 export interface OpenOptions {
-  /** Called while the archive is read. */
-  onProgress?: (progress: { loaded: number; total: number }) => void;
+  /** Called while the archive is read, in bytes, then while its kernels are made for a GPU. */
+  onProgress?: (progress: { stage: "archive" | "kernels"; loaded: number; total: number }) => void;
   /** "full" (the default): everything is compared with its checksums; "index": what is parsed. */
   verify?: "full" | "index";
+  /**
+   * "webgpu": rejects with the code "unavailable", saying why, where archive or machine lack something; "wasm";
+   * "auto" (the default): WebGPU where there is a GPU and the archive's methods are WGSL, else WebAssembly.
+   */
+  device?: "auto" | "webgpu" | "wasm";
+  /** An implementation of WebGPU, a GPU object; default: navigator.gpu. */
+  gpu?: unknown;
   /** Where hologram_rt.wasm is; default: beside the module. */
   runtime?: string | URL | ArrayBuffer | Uint8Array | Response;
 }
@@ -61,7 +68,12 @@ export function open(source: Source, options?: OpenOptions): Promise<Archive>;
 
 export class Archive {
   private constructor();
-  readonly device: "wasm";
+  /** What runs its kernels. */
+  readonly device: "wasm" | "webgpu";
+  /** The GPU's name. */
+  readonly adapter: string | null;
+  /** Why the device "auto" is "wasm". */
+  readonly reason: string | null;
   readonly producer: string;
   /** Names the whole content, as in Python. */
   readonly fingerprint: string;

@@ -1,8 +1,10 @@
 // js/hologram.js: opens .holo archives and runs their methods, in browsers and in Node.
 //
-// hologram_rt.wasm, beside this file, is Hologram's runtime: it reads and checks the archive and
-// runs the archive's kernels for WebAssembly. An archive has an instance of its own, so that its
-// memory goes when it does.
+// hologram_rt.wasm, beside this file, is Hologram's runtime: it reads and checks the archive, and runs
+// the archive's kernels for WebAssembly, or has gpu.js run those in WGSL. An archive has an instance
+// of its own, so that its memory goes when it does.
+
+import { openDevice } from "./gpu.js";
 
 /** What went wrong, as the runtime tells it; `code` is one of the words below. */
 export class HologramError extends Error {
@@ -107,12 +109,12 @@ async function sourceOf(source, what) {
   return response;
 }
 
-/** Reads a response into `room(bytes)`, as far as its length is told, and tells of progress. */
+/** Reads a response into `room(bytes)`, as far as its length is told; onProgress(loaded, total). */
 async function readInto(source, room, onProgress) {
   if (source instanceof Uint8Array) {
     const to = room(source.length);
     to().set(source);
-    onProgress?.({ loaded: source.length, total: source.length });
+    onProgress?.(source.length, source.length);
     return;
   }
   // The length that is told is that of what is sent, which may be compressed.
@@ -131,7 +133,7 @@ async function readInto(source, room, onProgress) {
     if (loaded + value.length > told) fail("io", `the server sends more than the ${told} bytes that it told`);
     to().set(value, loaded);
     loaded += value.length;
-    onProgress?.({ loaded, total: told });
+    onProgress?.(loaded, told);
   }
   if (loaded !== told) fail("io", `the server sent ${loaded} of ${told} bytes`);
 }
@@ -230,32 +232,52 @@ function loadKernels({ exports }, code, bytes, count) {
 
 /**
  * Opens an archive: a URL, a path in Node, a Response, a Blob or bytes. `verify`: "full" compares
- * everything with its checksums, "index" only what is parsed; what runs is always compared.
+ * everything with its checksums, "index" only what is parsed; what runs is always compared. `device`:
+ * "webgpu", "wasm", or "auto": a GPU where the archive and this machine have what it takes.
  */
 export async function open(source, options = {}) {
   const { onProgress, verify = "full", runtime = new URL("./hologram_rt.wasm", import.meta.url) } = options;
+  const { device = "auto", gpu = globalThis.navigator?.gpu } = options;
   if (verify !== "full" && verify !== "index")
     fail("invalid_argument", `open: verify is "${verify}", expected "full" or "index"`);
+  if (!["auto", "webgpu", "wasm"].includes(device))
+    fail("invalid_argument", `open: device is "${device}", expected "auto", "webgpu" or "wasm"`);
   const [module, bytes] = await Promise.all([runtimeModule(runtime), sourceOf(source, "the archive")]);
   const archive = new Archive(module);
-  await archive._read(bytes, verify === "full", onProgress);
+  const told = (stage) => onProgress && ((loaded, total) => onProgress({ stage, loaded, total }));
+  await archive._read(bytes, verify === "full", told("archive"));
+  if (device !== "wasm") await archive._useGpu(gpu, device === "webgpu", told("kernels"));
   return archive;
 }
+
+// What the runtime calls of gpu.js.
+const GPU_CALLS = ["gpu_make", "gpu_drop", "gpu_write", "gpu_copy", "gpu_read", "gpu_kernel", "gpu_drop_kernel", "gpu_submit"];
 
 /** An open archive. Calls change its state, where its methods have one. */
 export class Archive {
   #instance;
   #broken = null;
+  #gpu = null;
+  #gpuCalls = {};
+  #turn = Promise.resolve(); // calls on a device follow one another
 
   constructor(module) {
+    const toGpu = (name) => [name, (...args) => this.#gpuCalls[name](...args)];
     const instance = new WebAssembly.Instance(module, {
       wasi_snapshot_preview1: systemOf(() => this.#instance),
-      hologram: { load: (code, bytes, count) => loadKernels(this.#instance, code, bytes, count) },
+      hologram: {
+        load: (code, bytes, count) => loadKernels(this.#instance, code, bytes, count),
+        ...Object.fromEntries(GPU_CALLS.map(toGpu)),
+      },
     });
     this.#instance = instance;
     this.#native("_initialize");
-    /** What runs kernels: "wasm". */
+    /** What runs kernels: "wasm" or "webgpu". */
     this.device = "wasm";
+    /** The device's name. */
+    this.adapter = null;
+    /** Why "auto" chose "wasm". */
+    this.reason = null;
   }
 
   // A function of the runtime. After a trap nothing in its memory is to be trusted.
@@ -304,6 +326,37 @@ export class Archive {
     }));
   }
 
+  async _useGpu(gpu, demanded, onProgress) {
+    this.reason = await this.#toGpu(gpu, demanded, onProgress);
+    if (!this.reason || !demanded) return;
+    this.close();
+    fail("unavailable", `open: device "webgpu": ${this.reason}`);
+  }
+
+  // Why not, or null.
+  async #toGpu(gpu, software, onProgress) {
+    if (!this.targets.includes("webgpu wgsl")) return "the archive has no kernels in WGSL";
+    const device = await openDevice(gpu, software).catch((error) => error.message);
+    if (typeof device === "string") return device;
+    this.#gpuCalls = device.imports(() => this.#memory());
+    try {
+      const refusal = await device.guarded(() =>
+        this.#withText(device.name, (at) => this.#checked("hologram_use_gpu", at, ...device.limits)));
+      await device.ready(onProgress);
+      const refused = await refusal();
+      if (refused) fail("unsupported", refused);
+    } catch (error) {
+      this.#native("hologram_leave_gpu");
+      device.close();
+      if (error.code === "corrupt") throw error;
+      return error.message;
+    }
+    this.#gpu = device;
+    this.device = "webgpu";
+    this.adapter = device.name;
+    return null;
+  }
+
   /**
    * Calls a method with inputs by name, and gives the results by name. An input is a Tensor, or
    * arrays of numbers; the dtype is then the method's.
@@ -317,10 +370,36 @@ export class Archive {
     for (const extra of Object.keys(inputs))
       if (!wanted.some((input) => input.name === extra))
         fail("invalid_argument", `run: "${name}" has no input "${extra}", but ${wanted.map((i) => i.name).join(", ")}`);
+    if (!this.#gpu) {
+      this.#prepare(name, given);
+      this.#checked("hologram_run");
+      return this.#results(results);
+    }
+    const own = given.map((t) => new Tensor(t.dtype, t.shape, t.data.slice()));
+    const call = this.#turn.then(() => this.#callOnGpu(name, own, results));
+    this.#turn = call.catch(() => {});
+    return call;
+  }
+
+  #prepare(name, given) {
     this.#begin(name, given);
     given.forEach((tensor, i) => this.#elements(tensor.dtype, this.#native("hologram_input", i), tensor.data.length).set(tensor.data));
-    this.#checked("hologram_run");
+  }
+
+  #results(results) {
+    this.#checked("hologram_finish");
     return Object.fromEntries(results.map((result, i) => [result.name, this.#result(result, i)]));
+  }
+
+  async #callOnGpu(name, given, results) {
+    const gpu = this.#gpu;
+    this.#prepare(name, given);
+    await gpu.ready();
+    const refusal = await gpu.guarded(() => this.#checked("hologram_run"));
+    const unread = await gpu.read().then(() => null, (error) => error.message);
+    const refused = (await refusal()) ?? unread;
+    if (refused) fail("internal", `${gpu.name}: ${refused}`);
+    return this.#results(results);
   }
 
   /** Puts state back to what it is in the file. */
@@ -331,6 +410,7 @@ export class Archive {
   /** Gives its memory back. */
   close() {
     this.#instance = null;
+    this.#gpu?.close();
   }
 
   #names() {
@@ -338,14 +418,22 @@ export class Archive {
   }
 
   #begin(name, given) {
-    const sizes = given.flatMap((t) => [t.shape.length, ...t.shape]).map(BigInt);
-    const text = new TextEncoder().encode(`${name}\0`);
-    const at = this.#native("hologram_allocate", 8 * sizes.length + text.length) >>> 0;
+    const sizes = BigInt64Array.from(given.flatMap((t) => [t.shape.length, ...t.shape]), BigInt);
+    this.#withText(name, (at) =>
+      this.#withBytes(new Uint8Array(sizes.buffer), (shapes) => this.#checked("hologram_begin", at, shapes)));
+  }
+
+  #withText(text, work) {
+    this.#withBytes(new TextEncoder().encode(`${text}\0`), work);
+  }
+
+  /** Calls work(address) with these bytes in the runtime's memory. */
+  #withBytes(bytes, work) {
+    const at = this.#native("hologram_allocate", bytes.length) >>> 0;
     if (at === 0) fail("out_of_memory", "the memory of WebAssembly is exhausted");
-    new BigInt64Array(this.#memory(), at, sizes.length).set(sizes);
-    new Uint8Array(this.#memory(), at + 8 * sizes.length, text.length).set(text);
+    new Uint8Array(this.#memory(), at, bytes.length).set(bytes);
     try {
-      this.#checked("hologram_begin", at + 8 * sizes.length, at);
+      work(at);
     } finally {
       if (!this.#broken) this.#native("hologram_free", at);
     }

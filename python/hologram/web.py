@@ -10,8 +10,8 @@ from typing import Any, Union
 
 from hologram.archive import load
 
-ISA = "wasm32-simd128"
-MODULES = ("hologram.js", "hologram.d.ts", "wordpiece.js", "wordpiece.d.ts", "hologram_rt.wasm")
+ISA, TEXTS = "wasm32-simd128", "wgsl"
+MODULES = ("hologram.js", "hologram.d.ts", "gpu.js", "wordpiece.js", "wordpiece.d.ts", "hologram_rt.wasm")
 _HERE = Path(__file__).resolve().parent
 
 
@@ -27,8 +27,9 @@ def _sources() -> Path:
 
 
 def export_web(archive: Union[str, os.PathLike[str]], folder: Union[str, os.PathLike[str]], page: str = "archive") -> dict[str, Any]:
-    """Writes `folder`: the archive as model.holo, with code for WebAssembly, hologram.js and what it needs, and a page as
-    index.html ("archive": what there is and calls of it; "search": of the demo). → the files' names and bytes
+    """Writes `folder`: the archive as model.holo, with code for WebAssembly and, where it may run there, for WebGPU,
+    hologram.js and what it needs, and a page as index.html ("archive": what there is and calls of it; "search": of the
+    demo). → the files' names and bytes
 
     Raises FileNotFoundError where this installation lacks hologram_rt.wasm, HologramError for a damaged archive, OSError.
     """
@@ -36,7 +37,10 @@ def export_web(archive: Union[str, os.PathLike[str]], folder: Union[str, os.Path
     opened = load(archive, trust=False)
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    opened.write_with_targets(place / "model.holo", [ISA])
+    try:
+        opened.write_with_targets(place / "model.holo", [ISA, TEXTS])
+    except NotImplementedError:  # of an archive that promises bits, say
+        opened.write_with_targets(place / "model.holo", [ISA])
     copies = {name: name for name in MODULES} | {f"pages/{page}.html": "index.html", "pages/page.css": "page.css"}
     for name, to in copies.items():
         shutil.copyfile(sources / name, place / to)

@@ -97,13 +97,17 @@ def call(method, arrays):
     }
 
 
-def write_cases(folder, seed=0):
+def decoded(tensor):
+    return np.frombuffer(base64.b64decode(tensor["data"]), tensor["dtype"]).reshape(tensor["shape"])
+
+
+def write_cases(folder, models=MODELS, isas=(ISA,), reproducible=True, seed=0):
     """Archives and, by their graphs compiled for this machine, what calls give."""
     cases = []
-    for name, (model, arguments, shapes) in MODELS.items():
+    for name, (model, arguments, shapes) in models.items():
         torch.manual_seed(seed)
         path = folder / f"{name}.holo"
-        export(model().eval(), tuple(arguments), path, dynamic_shapes=shapes, isas=[ISA], reproducible=True)
+        export(model().eval(), tuple(arguments), path, dynamic_shapes=shapes, isas=list(isas), reproducible=reproducible)
         method = hologram.load(path, trust=False).session().methods["forward"]
         arrays = [a.numpy() for a in arguments]
         calls = [call(method, arrays)]
@@ -153,7 +157,7 @@ class Page(http.server.SimpleHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        if self.path != "/":
+        if self.path.split("?")[0] != "/":
             return super().do_GET()
         text = Path(self.directory, "index.html").read_text(encoding="utf-8")
         self.send_response(200)
@@ -168,14 +172,14 @@ class Page(http.server.SimpleHTTPRequestHandler):
         self.server.done.set()
 
 
-def browse(folder, tmp_path, script, *options):
+def browse(folder, tmp_path, script, *options, query=""):
     """What a script in the folder's page posts to /result."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: Page(*a, directory=str(folder)))
     server.script, server.result, server.done = script, None, threading.Event()
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", *options]
+    command = [CHROMIUM, "--headless=new", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}", *(options or ["--disable-gpu"])]
     browser = subprocess.Popen(
-        [*command, f"http://127.0.0.1:{server.server_port}/"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*command, f"http://127.0.0.1:{server.server_port}/{query}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         assert server.done.wait(240), "the page posted nothing"
@@ -223,6 +227,135 @@ def test_search_in_a_browser(tmp_path):
         with torch.no_grad():
             (expected,) = encoder(*search.tokenize(tokenizer, [question]))
         np.testing.assert_allclose(answer["vector"], expected, atol=2e-6)
+
+
+SOFTWARE_GPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self, d=32):
+        super().__init__()
+        self.table, self.places, self.kinds = (torch.nn.Embedding(n, d) for n in (50, 16, 2))
+        self.norm = torch.nn.LayerNorm(d)
+        self.register_buffer("place", torch.arange(16), persistent=False)
+        self.register_buffer("kind", torch.zeros(16, dtype=torch.int64), persistent=False)
+        self.qkv, self.up, self.down = torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, 4 * d), torch.nn.Linear(4 * d, d)
+
+    def forward(self, ids):
+        n = ids.shape[1]  # a kernel of all that follows would bind more than eight buffers
+        x = self.norm(self.table(ids) + self.places(self.place[:n]) + self.kinds(self.kind[:n]))
+        q, k, v = (t.unflatten(-1, (4, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        x = x + torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return self.norm(x + self.down(torch.nn.functional.gelu(self.up(x)))).mean(1)
+
+
+class Mixed(torch.nn.Module):
+    """Types of all sizes, scans, sorts, convolutions, an output without elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv1d(5, 6, 3, padding=1)
+
+    def forward(self, x, flags, n):
+        y = torch.where(flags, x, -x).to(torch.bfloat16)
+        rows = self.convolution(x[:, :5].T[None]).relu().mean(-1)
+        return y.float().exp(), x.half().cumsum(0), x.sort(-1).values, flags.sum(), n * 3_000_000_000 // 7, flags ^ True, rows, x[:0]
+
+
+# Those of MODELS fall to WebAssembly, for float64 and for a loop.
+ON_GPU = {
+    "encoder": (Encoder, [torch.randint(0, 50, (2, 11))], ({0: BATCH},)),
+    "mixed": (Mixed, [torch.randn(33, 7), torch.rand(33, 7) > 0.5, torch.arange(-3, 6)], None),
+    "embedding": MODELS["embedding"],
+    "state": MODELS["state"],
+    "net": MODELS["net"],
+    "layers": MODELS["layers"],
+}
+
+HOST = 'open: device "webgpu": {}'
+GPU = """
+import { open, Tensor, tensor } from "./hologram.js";
+const post = (result) => fetch("/result", { method: "POST", body: JSON.stringify(result) });
+const arrays = { bool: Uint8Array, int64: BigInt64Array, float32: Float32Array, float16: Uint16Array, float64: Float64Array };
+const decoded = ({ dtype, shape, data }) =>
+  new Tensor(dtype, shape, new arrays[dtype](Uint8Array.from(atob(data), (c) => c.charCodeAt(0)).buffer));
+const encoded = ({ dtype, shape, data }) => {
+  const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  return { dtype, shape, data: btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join("")) };
+};
+const refusal = (work) => Promise.resolve().then(work).then(() => null, ({ code, message }) => [code, message]);
+const run = (archive, { method, inputs }) =>
+  archive.run(Object.fromEntries(Object.entries(inputs).map(([name, t]) => [name, decoded(t)])), method);
+try {
+  const result = {}, progress = [];
+  for (const { file, calls } of await (await fetch("cases.json")).json()) {
+    let refused = null;
+    const onProgress = ({ stage }) => progress.push(stage);
+    const archive = await open(file, { device: "webgpu", onProgress }).catch(({ code, message }) => {
+      refused = [code, message];
+      return open(file);
+    });
+    const got = await Promise.all(calls.map((call) => run(archive, call)));
+    const { device, adapter } = archive;
+    const all = got.map((g) => Object.fromEntries(Object.entries(g).map(([n, t]) => [n, encoded(t)])));
+    result[file] = { device, adapter, refused, got: all };
+    if (file === "state.holo") {
+      archive.reset();
+      result.reset = encoded(Object.values(await run(archive, calls[0]))[0]);
+    }
+    if (file === "embedding.holo") {
+      result.far = await refusal(() => archive.run({ ids: tensor([[99, 1, 2]], "int64") }));
+      result.near = encoded(Object.values(await run(archive, calls[0]))[0]);
+      result.closed = await refusal(() => (archive.close(), run(archive, calls[0])));
+      const bytes = new Uint8Array(await (await fetch(file)).arrayBuffer()), text = new TextEncoder().encode("@compute");
+      let at = bytes.findIndex((_, i) => text.every((c, k) => bytes[i + k] === c));
+      bytes[at + 1] = 67;
+      result.damaged = [];
+      for (const verify of ["full", "index"]) result.damaged.push(await refusal(() => open(bytes, { device: "webgpu", verify })));
+      result.nowhere = await refusal(() => open(file, { device: "webgpu", gpu: null }));
+      result.chosen = (await open(file)).reason;
+    }
+  }
+  result.progress = [...new Set(progress)];
+  await post(result);
+} catch (error) {
+  await post({ error: String(error.stack ?? error) });
+}
+"""
+
+
+def test_wgsl_in_a_browser(tmp_path):
+    """Archives run on WebGPU, as far as their kernels are WGSL: within its tolerance what Python gives."""
+    needs()
+    if CHROMIUM is None:
+        pytest.skip("needs chromium (Debian's package chromium or chromium-headless-shell)")
+    folder = tmp_path / "page"
+    folder.mkdir()
+    write_cases(folder, ON_GPU, [ISA, "wgsl"], reproducible=False)
+    for name in ("hologram.js", "gpu.js", "hologram_rt.wasm"):
+        shutil.copyfile(ROOT / "js" / name, folder / name)
+    (folder / "index.html").write_text("<!doctype html><html></html>")
+    result = browse(folder, tmp_path, GPU, *SOFTWARE_GPU)
+    assert "error" not in result, result["error"]
+    cases = {c["file"]: c["calls"] for c in json.loads((folder / "cases.json").read_text())}
+    for file, calls in cases.items():
+        for call, got in zip(calls, result[file]["got"], strict=True):
+            for name, wanted in call["results"].items():
+                relative = 2e-3 if wanted["dtype"] == "float16" else 2e-6
+                np.testing.assert_allclose(decoded(got[name]), decoded(wanted), atol=2e-5, rtol=relative)
+    on_gpu = ["encoder.holo", "mixed.holo", "embedding.holo", "state.holo"]
+    assert [file for file in cases if result[file]["device"] == "webgpu"] == on_gpu
+    assert "swiftshader" in result["encoder.holo"]["adapter"] and result["progress"] == ["archive", "kernels"]
+    words = 'method "forward" has a kernel of the host: f64 is no type of WGSL'
+    assert result["net.holo"]["refused"] == ["unavailable", HOST.format(words)]
+    assert result["layers.holo"]["refused"][1] == HOST.format("a recurrent layer is a loop of the host")
+    assert result["chosen"] == "google swiftshader is no GPU"
+    assert result["nowhere"] == ["unavailable", HOST.format("there is no WebGPU here")]
+    assert result["far"][0] == "invalid_argument" and "index 99 is out of range" in result["far"][1]
+    assert result["near"] == result["embedding.holo"]["got"][0]["result0"]
+    assert result["reset"] == result["state.holo"]["got"][0]["result0"]
+    assert result["closed"] == ["invalid_argument", "the archive is closed"]
+    assert all(code == "corrupt" and "checksum" in words for code, words in result["damaged"])
 
 
 def test_export_web_of_any_archive(tmp_path, capsys):

@@ -2,8 +2,12 @@
 //
 // The bytes of a file are written where hologram_reserve() says; hologram_open() checks them. A
 // call is hologram_begin() with the shapes of its inputs, writing those where hologram_input()
-// says, hologram_run(), and reading the results. Functions return 0 or an ErrorCode;
-// hologram_message() is then what went wrong. Text is UTF-8 and ends with a zero.
+// says, hologram_run(), hologram_finish(), and reading the results. Functions return 0 or an
+// ErrorCode; hologram_message() is then what went wrong. Text is UTF-8 and ends with a zero.
+//
+// After hologram_use_gpu() methods run on the host language's WebGPU: it waits for the pipelines
+// that were asked for before hologram_run(), and for the bytes behind it (gpu.h).
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <new>
@@ -11,7 +15,10 @@
 #include "archive/describe.h"
 #include "archive/faults.h"
 #include "archive/function.h"
+#include "backend/webgpu/stored.h"
 #include "base/error.h"
+#include "rt/wasm/gpu.h"
+#include "runtime/stored_plan.h"
 
 namespace {
 
@@ -39,7 +46,8 @@ struct Called {
   std::vector<Block> inputs, results;
   std::vector<std::vector<int64_t>> shapes;  // of results
   std::vector<int64_t> symbols;
-  bool begun = false;
+  bool begun = false, ended_well = false;
+  int32_t faults = 0;
 };
 
 struct State {
@@ -47,6 +55,7 @@ struct State {
   std::shared_ptr<const archive::Archive> archive;
   std::shared_ptr<archive::Weights> weights;
   std::shared_ptr<runtime::Runtime> runtime;
+  bool on_gpu = false;
   std::map<const archive::Method*, Called> called;
   std::unique_ptr<archive::Session> session;
   Called* now = nullptr;
@@ -82,6 +91,39 @@ const std::shared_ptr<const archive::Archive>& opened() {
 Called& begun() {
   require(state().now && state().now->begun, "no call has begun");
   return *state().now;
+}
+
+Called& function_of(const archive::Method& method) {
+  State& s = state();
+  Called& c = s.called[&method];
+  if (!c.function)
+    c.function = std::make_unique<archive::Function>(s.weights, method, s.runtime, true);
+  return c;
+}
+
+// The first reason that a method's code gives for leaving a kernel to the host; empty: none does.
+std::string left_to_host(const archive::Precompiled& p) {
+  const std::string code = opened()->checked_section(p.code);
+  const std::string_view line(code.data(), std::min(code.find('\n'), code.size()));
+  constexpr std::string_view list = "\"host\":{\"", between = "\":\"";
+  const size_t at = line.find(list);
+  if (at == line.npos) return {};
+  const size_t begin = line.find(between, at + list.size());
+  if (begin == line.npos)
+    fail(ErrorCode::corrupt, "stored WGSL: a kernel of the host without a reason");
+  const std::string_view words = line.substr(begin + between.size());
+  return fmt::format("method \"{}\" has a kernel of the host: {}",
+                     opened()->index().methods[p.method].name, words.substr(0, words.find('"')));
+}
+
+// What runs methods from now on.
+void use(std::shared_ptr<runtime::Runtime> runtime, bool gpu) {
+  State& s = state();
+  s.now = nullptr;
+  s.called.clear();
+  s.session = nullptr;
+  s.runtime = std::move(runtime);
+  s.on_gpu = gpu;
 }
 
 void resize_for(Block& block, DType dtype, const std::vector<int64_t>& shape) {
@@ -121,8 +163,40 @@ HOLOGRAM_EXPORT(hologram_open) int32_t hologram_open(int32_t full) {
   });
 }
 
+/// Has methods run here.
+HOLOGRAM_EXPORT(hologram_leave_gpu) void hologram_leave_gpu() {
+  use(std::make_shared<runtime::Runtime>("cpu"), false);
+}
+
 /// What the archive holds, as JSON.
 HOLOGRAM_EXPORT(hologram_describe) const char* hologram_describe() { return state().text.c_str(); }
+
+/// Has all methods run on the host language's device from now on, whose kernels it begins to make:
+/// its name, limits as WebGPU names them, and the rounds of loops that it runs. Otherwise they run
+/// here.
+HOLOGRAM_EXPORT(hologram_use_gpu)
+int32_t hologram_use_gpu(const char* name, double most_rounds, double storage_binding,
+                         double buffer_bytes, double storage_buffers) {
+  const int32_t status = guarded([&] {
+    wasm::Gpu gpu;
+    gpu.name = name;
+    gpu.most_rounds = static_cast<int64_t>(most_rounds);
+    gpu.storage_binding = static_cast<uint64_t>(storage_binding);
+    gpu.buffer_bytes = static_cast<uint64_t>(buffer_bytes);
+    gpu.storage_buffers = static_cast<uint32_t>(storage_buffers);
+    const archive::Index& index = opened()->index();
+    if (!index.loops.empty())
+      fail(ErrorCode::unsupported, "a recurrent layer is a loop of the host");
+    for (const archive::Precompiled& p : index.precompiled)
+      if (p.target == webgpu::stored_target && p.abi == runtime::stored_abi)
+        if (const std::string words = left_to_host(p); !words.empty())
+          fail(ErrorCode::unsupported, "{}", words);
+    use(std::make_shared<runtime::Runtime>(wasm::make_gpu_backend(std::move(gpu))), true);
+    for (const archive::Method& method : index.methods) function_of(method);
+  });
+  if (status != 0) hologram_leave_gpu();
+  return status;
+}
 
 /// State as it is in the file, for calls from now on.
 HOLOGRAM_EXPORT(hologram_reset) int32_t hologram_reset() {
@@ -138,10 +212,8 @@ HOLOGRAM_EXPORT(hologram_begin) int32_t hologram_begin(const char* name, const i
     State& s = state();
     s.now = nullptr;
     const archive::Method& method = opened()->method(name);
-    Called& c = s.called[&method];
+    Called& c = function_of(method);
     c.begun = false;
-    if (!c.function)
-      c.function = std::make_unique<archive::Function>(s.weights, method, s.runtime, true);
     std::vector<std::vector<int64_t>> given;
     for (size_t i = 0; i < method.inputs.size(); ++i) {
       const int64_t rank = *shapes++;
@@ -170,7 +242,7 @@ HOLOGRAM_EXPORT(hologram_input) void* hologram_input(uint32_t number) {
 }
 
 HOLOGRAM_EXPORT(hologram_run) int32_t hologram_run() {
-  return guarded([&] {
+  const int32_t status = guarded([&] {
     State& s = state();
     Called& c = begun();
     if (c.function->has_state() && !s.session)
@@ -179,9 +251,26 @@ HOLOGRAM_EXPORT(hologram_run) int32_t hologram_run() {
     std::vector<void*> results;
     for (const Block& b : c.inputs) inputs.push_back(b.data);
     for (const Block& b : c.results) results.push_back(b.data);
-    const int32_t faults = c.function->run(inputs, c.symbols, results,
-                                           c.function->has_state() ? s.session.get() : nullptr);
-    archive::raise_faults(faults, c.function->method(), inputs, c.symbols);
+    wasm::set_gpu_reads(true);
+    c.faults = c.function->run(inputs, c.symbols, results,
+                               c.function->has_state() ? s.session.get() : nullptr);
+  });
+  wasm::set_gpu_reads(false);
+  return status;
+}
+
+/// When the call that ran last, and what it read, is through: raises its faults.
+HOLOGRAM_EXPORT(hologram_finish) int32_t hologram_finish() {
+  return guarded([&] {
+    Called& c = begun();
+    const int32_t faults = c.faults | wasm::take_gpu_faults();
+    std::vector<const void*> inputs;
+    for (const Block& b : c.inputs) inputs.push_back(b.data);
+    const archive::Method& method = c.function->method();
+    // What the first call of all computed to be kept is not kept.
+    if (faults != 0 && state().on_gpu && !c.ended_well) c.function = nullptr;
+    c.ended_well = c.ended_well || faults == 0;
+    archive::raise_faults(faults, method, inputs, c.symbols);
   });
 }
 
@@ -198,6 +287,6 @@ HOLOGRAM_EXPORT(hologram_result_shape) const int64_t* hologram_result_shape(uint
 
 /// Memory for the host language: what it passes, and what the kernels' constants take.
 HOLOGRAM_EXPORT(hologram_allocate) void* hologram_allocate(uint32_t bytes) {
-  return std::aligned_alloc(64, (size_t{bytes} + 63) / 64 * 64);
+  return std::aligned_alloc(64, (std::max(size_t{bytes}, size_t{1}) + 63) / 64 * 64);
 }
 HOLOGRAM_EXPORT(hologram_free) void hologram_free(void* memory) { std::free(memory); }
