@@ -134,7 +134,7 @@ def pictures(pairs, folder):
             above.plot(ours.losses, color=blue, linewidth=1.2, label=ours.name)
             above.legend(frameon=False, labelcolor=ink)
             above.set_ylabel("loss", color=ink)
-            below.semilogy([max(abs(a - b), 1e-9) for a, b in zip(ours.losses, eager.losses)], ".", color=blue, markersize=2)
+            below.semilogy([max(abs(a - b), 1e-9) for a, b in zip(ours.losses, eager.losses)], color=blue, linewidth=0.7)
             below.set_ylabel("apart", color=ink)
             below.set_xlabel("step", color=ink)
             for part in (above, below):

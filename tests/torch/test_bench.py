@@ -360,7 +360,28 @@ def test_an_architecture_is_compared(train):
     pytest.importorskip("transformers")
     row = architectures.measure("qwen3", architecture_list.architectures("transformers")["qwen3"], train, 0.05)
     assert row["right"] and row["difference"] < 1e-5 and row["fallback"] == [] and row["error"] is None
-    assert train or row["ratio"] > 0
+    assert row["mode"] == "training" if train else row["ratio"] > 0
+
+
+class Scaled(torch.nn.Module):
+    """Compiled, its gradients are larger by one in 500; it trains where it may: with `batch`, on two images alone."""
+
+    def __init__(self, error, batch):
+        super().__init__()
+        self.layer, self.norm, self.error, self.batch = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), error, batch
+
+    def forward(self, x):
+        if self.training and (self.batch is False or len(x) != 2):
+            raise ValueError("no training")
+        y = self.norm(self.layer(x)).sigmoid()
+        return y * 1.002 if self.error and torch.compiler.is_compiling() else y
+
+
+@pytest.mark.parametrize("error, batch", [(False, True), (True, True), (False, False)])
+def test_a_training_step_is_compared(error, batch):
+    row = architectures.measure("scaled", lambda: (Scaled(error, batch), (torch.rand(1, 3, 6, 6),), {}), True, 0.01)
+    assert row["right"] is not error and row["error"] is None
+    assert row["mode"] == ("training" if batch else "evaluation") and (0.0019 < row["difference"] < 0.0021) is error
 
 
 def test_an_architecture_that_fails_when_compiled_is_wrong():
