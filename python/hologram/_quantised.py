@@ -10,6 +10,14 @@ from hologram._graph import Value, numel
 DEEPEST = 33025  # products of two bytes that 32 bits sum without overflow: (2^31 - 1) / 255^2
 FEW_ROWS = 8  # which read weights as they are, and take the multiply-adds
 LEAST_RESULTS, LEAST_DEPTH = 16, 32  # of a group whose products are of bytes
+LEAST_PRODUCTS = 64, 192  # with each number of an image whose range is known, and is found in the call
+
+
+def pays(results, depth, taps, strides, in_call):
+    """Whether a group of a convolution of float32 is better off with bytes: so many results of `depth` numbers each, windows of `taps`
+    pixels. The range of an image (found in the call, or known) and its bytes are paid for by the products with each of its numbers."""
+    products = results * taps / strides
+    return results >= LEAST_RESULTS and LEAST_DEPTH <= depth <= DEEPEST and products >= LEAST_PRODUCTS[in_call]
 
 
 class Quantised(NamedTuple):

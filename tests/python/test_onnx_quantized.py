@@ -135,9 +135,9 @@ def test_float_models_get_weights_of_few_bits(mode, close, share, tmp_path, caps
     assert sum(np.asarray(v).nbytes for v in archive.tensors.values()) < share * floats
 
 
-@pytest.mark.parametrize("mode, close", [("dynamic-int8", 0.02), ("static-int8", 0.02), ("weight-int8", 0.02), ("weight-int4", 0.02)])
-def test_convolutions_of_float_models_get_bytes(mode, close):
-    """A dense one with a border, one in groups of few numbers, one of other strides."""
+@pytest.mark.parametrize("mode, changed", [("dynamic-int8", "a"), ("static-int8", "ac"), ("weight-int8", "")])
+def test_convolutions_of_float_models_get_bytes_where_these_are_faster(mode, changed):
+    """A dense one with a border, one in groups of few numbers, one of other strides, whose windows share less."""
     shapes = {"a": (32, 8, 3, 3), "b": (32, 1, 3, 3), "c": (32, 32, 3, 3)}
     rng = np.random.default_rng(7)
     constants = {name: (rng.standard_normal(shape) / np.prod(shape[1:]) ** 0.5).astype(np.float32) for name, shape in shapes.items()}
@@ -152,10 +152,10 @@ def test_convolutions_of_float_models_get_bytes(mode, close):
     calls = [rng.standard_normal((4, 8, 11, 11)).astype(np.float32) for _ in range(3)]
     function = hologram.from_onnx(proto, quantize=mode, calibrate=[{"x": x} for x in calls] if mode == "static-int8" else None)
     want, found = hologram.from_onnx(proto)(calls[0]), function(calls[0])
-    assert 0 < np.linalg.norm(found - want) < close * np.linalg.norm(want)
-    assert ("acc i32" in kernels(function)) == (not mode.startswith("weight")) and not function.stats()["fallback_ops"]
-    assert all(v.dtype == np.int8 for name, v in function.graph.constants.items() if name.endswith(":bytes"))
-    assert sum(name.endswith(":bytes") for name in function.graph.constants) == 3 and not set(shapes) & set(function.graph.constants)
+    assert np.linalg.norm(found - want) < 0.02 * np.linalg.norm(want) and bool(changed) != np.array_equal(found, want)
+    assert ("acc i32" in kernels(function)) == bool(changed) and not function.stats()["fallback_ops"]
+    held = function.graph.constants
+    assert {name[0] for name in held if name.endswith(":bytes")} == set(changed) == set(shapes) - set(held)
 
 
 @pytest.mark.parametrize(

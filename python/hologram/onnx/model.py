@@ -25,8 +25,8 @@ def from_onnx(
         fast: narrowing casts between operations may be dropped; products round twice where no instruction fuses (WebAssembly).
         quantize: "dynamic-int8": MatMul and Gemm by a constant matrix multiply bytes, with a scale for each column and a range for each
             row of the other factor, found in the call; "static-int8": with one range for all calls, which `calibrate` found;
-            "weight-int8", "weight-int4": that matrix alone has 8 or 4 bits. Conv by a constant weight has bytes in every mode, and its
-            images too where activations have, with one range for a call or for all. Gather finds rows of bytes.
+            "weight-int8", "weight-int4": that matrix alone has 8 or 4 bits. Conv by a constant weight has bytes where activations have
+            and float32 is not faster, its images one range for a call or for all. Gather finds rows of bytes.
         calibrate: for "static-int8" calls of the model, each an array, a tuple of arrays or a dict by name.
 
     Raises:

@@ -96,19 +96,6 @@ def _weight(call, values, scales):
     return w
 
 
-@operator("ConvBytes", domain=DOMAIN, fold=False)
-def conv_bytes(call, values, scales, x, bias=None):
-    """The image as it is."""
-    return _convolution(call, call.lift(x), _weight(call, values, scales), bias)
-
-
-def _convolution(call, image, w, bias):
-    sizes = list(image.shape[2:])
-    g = Geometry(call, sizes, w.shape[2:])
-    y = convolved(call.b, call.value(image), w, g, call.attr("group", 1))
-    return with_bias(call.b, y, call.value(bias), len(sizes))
-
-
 @operator("ConvDynamic", "ConvStatic", domain=DOMAIN, fold=False)
 def conv_of_bytes(call, values, scales, x, bias=None):
     """The images of a call as bytes with one step and zero point, found in the call or by calibration."""
@@ -116,11 +103,11 @@ def conv_of_bytes(call, values, scales, x, bias=None):
     rank, static = len(w.shape), call.attr("step") is not None
     g = Geometry(call, list(image.shape[2:]), w.shape[2:])
     x = call.value(image)
+    step, zero = _known(call, b, rank) if static else _ranged(b, x, list(range(rank)))  # 0, a border's number, is in every range
     if not static and any((*g.low, *g.high)):  # the zero point of its border is found in the call
         low = [0, 0, *g.low]
         x = b.pad(x, low, plain([n + a + z for n, a, z in zip(image.shape, low, [0, 0, *g.high])]), 0)
         g.low, g.high = [0] * (rank - 2), [0] * (rank - 2)
-    step, zero = _known(call, b, rank) if static else _ranged(b, x, list(range(rank)))
     q = _bytes(b, x, step, zero)
     y = b.mul(b.sub(b.cast(q, "f32"), zero), step)
     b.quantised[y.id] = Quantised(q, step, int(call.attr("zero")) if static else b.cast(zero, "i32"))

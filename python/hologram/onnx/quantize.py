@@ -1,9 +1,11 @@
 # hologram/onnx/quantize.py: a float32 model's products and tables with weights of 8 and 4 bits
 # mypy: ignore-errors
-"""Rewrites a graph while it is read: MatMul and Gemm with a constant matrix and Conv with a constant weight become products with its
-narrow numbers, Gather of a matrix' rows a look-up of them (rows in `narrow`). What the graph reads in other ways stays as it is."""
+"""Rewrites a graph while it is read: MatMul and Gemm with a constant matrix, and Conv with a constant weight where that is faster, become
+products with its narrow numbers, Gather of a matrix' rows a look-up of them (rows in `narrow`). What the graph reads in other ways
+stays as it is."""
 
 import copy
+import math
 
 import numpy as np
 
@@ -68,12 +70,11 @@ def _kind(graph, node, mode):
         return None
     if node.op == "Conv":
         weight = graph.constants.get(node.inputs[1])
-        if weight is None or weight.dtype != np.float32 or weight[:1].size < 2:
+        if own not in ("Dynamic", "Static") or weight is None or weight.dtype != np.float32 or not weight.size:
             return None
-        enough = len(weight) // node.attributes.get("group", 1) >= _quantised.LEAST_RESULTS
-        depth = weight[0].size
-        images = mode in ("dynamic-int8", "static-int8")
-        return own if images and enough and _quantised.LEAST_DEPTH <= depth <= _quantised.DEEPEST else "Bytes"
+        taps, strides = math.prod(weight.shape[2:]), math.prod(node.attributes.get("strides", []))
+        pays = _quantised.pays(len(weight) // node.attributes.get("group", 1), weight[0].size, taps, strides, own == "Dynamic")
+        return own if pays else None
     rows = _rows(graph, node)
     if rows is None or rows.shape[0] < _quantised.LEAST_RESULTS or not _quantised.LEAST_DEPTH <= rows.shape[1] <= DEEPEST:
         return None

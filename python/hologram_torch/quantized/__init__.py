@@ -4,7 +4,7 @@ import fnmatch
 import math
 
 import torch
-from hologram._quantised import DEEPEST, LEAST_DEPTH, LEAST_RESULTS
+from hologram._quantised import pays
 
 from . import layers, numbers
 from .calibration import observe
@@ -19,7 +19,8 @@ def quantize(model, mode, *, group=None, skip=(), calibrate=None):
     mode: "dynamic-int8": weights of bytes with a scale for each result, activations with a range of each row, found in the call;
     "static-int8": one range for a layer's activations, found by `calibrate`; "weight-int8" and "weight-int4": weights alone, which
     products read as they are. Convolutions have bytes in every mode, their images one range for a call or, static, for all calls;
-    those of few numbers for a result (in groups, as a rule) keep their images. Embeddings have bytes with a scale for each row; in
+    where float32 is faster (in groups, as a rule, or of few results) and in the modes for weights alone the images stay as they are and
+    the weight is unpacked once. Embeddings have bytes with a scale for each row; in
     "weight-int4" one whose weight is a linear layer's too shares that one's halves of bytes.
     group: neighbours in a row of a weight that share a scale, in the modes for weights alone; None: the whole row, and 64 for
     halves of bytes. The largest divisor of the row's length up to that counts; a row of odd length has bytes.
@@ -109,9 +110,8 @@ class _Maker:
 
         results, channels, *taps = layer.weight.shape
         stored = self.stored(layer.weight.detach().flatten(1), False, None)
-        depth = channels * math.prod(taps)
-        few = results // layer.groups < LEAST_RESULTS or not LEAST_DEPTH <= depth <= DEEPEST
-        if self.mode.startswith("weight") or few:
+        taps, strides, dynamic = math.prod(taps), math.prod(layer.stride), self.mode == "dynamic-int8"
+        if self.mode.startswith("weight") or not pays(results // layer.groups, channels * taps, taps, strides, dynamic):
             return convolutions.WeightConv(stored, layer)
         if self.mode == "static-int8":
             return convolutions.StaticConv(stored, layer, observed)
