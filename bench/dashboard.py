@@ -38,10 +38,19 @@ def peak(call) -> int:
     return field("VmHWM")
 
 
+def gradients(call, model) -> list:
+    """Of a fixed random combination of the results, by parameter."""
+    from architectures import step
+
+    model.zero_grad()
+    step(lambda _: call(), model)
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
 def measure(suite: str, name: str, compiler: str, options) -> dict:
     """What one model does, in this process."""
     import torch
-    from architectures import difference, gradients, tensors
+    from architectures import difference, tensors
     from dashboard_models import build
     from memory import field
     from turns import take_turns

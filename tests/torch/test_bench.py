@@ -500,7 +500,7 @@ def test_the_dashboard_goes_on_where_it_stopped(monkeypatch, tmp_path, capsys):
     assert len(json.loads((tmp_path / "d.json").read_text())["rows"]) == 2
 
 
-def test_the_dashboard_knows_its_lists_and_measures_a_model():
+def test_the_dashboard_knows_its_lists_and_measures_models(monkeypatch):
     found = {suite: len(models) for suite, models in dashboard_models.SUITES.items()}
     assert found == {"huggingface": 55, "timm": 18}
     pytest.importorskip("transformers")
@@ -508,3 +508,7 @@ def test_the_dashboard_knows_its_lists_and_measures_a_model():
     torch._dynamo.reset()
     row = dashboard.measure("huggingface", "DistilBertForMaskedLM", "hologram", options)
     assert row["passed"] and row["speedup"] > 0 and row["first"] > 0 and row["memory"] > 0 and row["fallback"] == []
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU()), torch.randn(4, 8)
+    monkeypatch.setattr(dashboard_models, "build", lambda *_: (model, (x,), {}))
+    options.training = True
+    assert dashboard.measure("timm", "any", "hologram", options)["passed"]
