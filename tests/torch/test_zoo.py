@@ -76,13 +76,12 @@ def test_static_cache_is_updated_in_place(dtype):
         assert caches[name].data_ptr() == places[name]
 
 
-@pytest.mark.parametrize(
-    "name", ["mlp", "resnet", "bert", "gpt2", "llama", "vit", "lstm", "gru", "lstm_cell", "gru_cell"]
-)
+@pytest.mark.parametrize("name", [name for name in ZOO if name != "gpt2_cached"])  # whose cache is for inference
 def test_training_step(name):
     case = ZOO[name]()
     results = []
     for compiling in (False, True):
+        torch.manual_seed(3)  # of dropout
         module = copy.deepcopy(case.module).train()
         call = compile_fresh(module, dynamic=False) if compiling else module
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
