@@ -52,12 +52,14 @@ def _random():
     return sys.modules["torch"].get_rng_state() if "torch" in sys.modules else None
 
 
-def options(text, unit, count, short):
-    """What every tutorial understands; `count` of the unit, `short` of them with --short."""
+def options(text, unit, count, short, checks=True):
+    """What every tutorial understands; `count` of the unit, `short` of them with --short; `checks`: whether there is --check."""
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument(f"--{unit}", dest="count", type=int, default=count, help=f"how many (by default {count})")
     parser.add_argument("--short", dest="count", action="store_const", const=short, help=f"{short} {unit}, as the tests run it")
-    parser.add_argument("--check", action="store_true", help="run by two threads, again, and by one: the same bits? (reproducible)")
+    parser.set_defaults(check=False)
+    if checks:
+        parser.add_argument("--check", action="store_true", help="run by two threads, again, and by one: the same bits? (reproducible)")
     parser.add_argument("--pictures", type=Path, default=Path(), help="the folder of the loss curves (by default this one)")
     parser.add_argument("--no-pictures", dest="pictures", action="store_const", const=None)
     return parser.parse_args()

@@ -57,7 +57,7 @@ def main(rank, store, chosen):
 
 
 if __name__ == "__main__":
-    chosen = beside.options(__doc__, "epochs", 4, 1)
+    chosen = beside.options(__doc__, "epochs", 4, 1, checks=False)
     forking = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         processes = [forking.Process(target=main, args=(rank, f"{folder}/store", chosen)) for rank in range(PROCESSES)]
