@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/settings.h"
+#include "tensor_words.h"
 #include "torch_call_state.h"
 #include "torch_common.h"
 
@@ -82,7 +83,12 @@ bool TorchCall::State::read(PyObject* const* arguments, size_t count) {
 template <class Argument>
 bool TorchCall::State::read_each(const Argument& argument) {
   const auto& args = owner_.args_;
+  const TensorWords& words = TensorWords::of_process();
   for (size_t i = 0; i < args.size(); ++i) {
+    constexpr size_t step = 6;  // arguments that are read while memory answers
+    for (size_t ahead = 3 * step, n = 0; n < 3; ahead -= step, ++n)
+      if (i + ahead < args.size() && args[i + ahead].kind == ArgKind::tensor)
+        words.fetch(argument(i + ahead), static_cast<int>(n));
     PyObject* o = argument(i);
     auto k = static_cast<size_t>(args[i].index);
     switch (args[i].kind) {

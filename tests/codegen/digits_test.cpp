@@ -7,6 +7,7 @@
 #include <random>
 
 #include "atlas/builder.h"
+#include "backend/cpu/compile.h"
 #include "backend/cpu/products/plan.h"
 #include "codegen/run_kernel.h"
 
@@ -183,6 +184,18 @@ TEST_P(Digits, infinities_and_overflow) {
     const bool both = std::isnan(got_[i]) && std::isnan(expected_[i]);
     ASSERT_TRUE(both || got_[i] == expected_[i]) << i << ": " << got_[i] << ", " << expected_[i];
   }
+}
+
+// Weights by four loads, scales and what the epilogue reads of four lines each at AVX-512.
+TEST_P(Digits, few_rows_fetch_scales_and_weights_ahead) {
+  auto fetches = [&](int64_t m) {
+    const std::string text = cpu::dump_asm(make_program({m, 128, 128, 64}), target_);
+    int count = 0;
+    for (size_t at = 0; (at = text.find("prefetcht0", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_GE(fetches(1), 4 + target_.vector_bytes / 16);
+  EXPECT_EQ(fetches(70), 0);
 }
 
 TEST_P(Digits, other_products_keep_their_order) {

@@ -86,6 +86,7 @@ class AttentionEmitter : ScoreBlocks {
   // Row-major scores of a few queries. Keys with contiguous elements stay where they are: lanes run
   // along the depth, in as many partial sums on every instruction set.
   void dots_in_place(Scope& scope);
+  void fetch_values(Value* key);
   void dots_of_panels(Scope& scope);
   // scores[query][key] → probabilities; lanes along keys.
   void softmax_rows(Scope& scope);

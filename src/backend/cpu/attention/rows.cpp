@@ -1,4 +1,6 @@
 // backend/cpu/attention/rows.cpp: scores and softmax of a few queries, with lanes along the keys.
+#include <llvm/IR/Intrinsics.h>
+
 #include "backend/cpu/attention/emitter.h"
 #include "backend/cpu/exponential.h"
 #include "backend/cpu/operands/dots.h"
@@ -20,6 +22,7 @@ void AttentionEmitter::dots_in_place(Scope& scope) {
       Value* key = add(offset, l);
       if (last && l) key = least(key, last);
       rows.push_back(element(k_, storage, first, mul(key, size_.k_row)));
+      fetch_values(key);
     }
     emit_loop(s, k_.i64(0), rows_.count, k_.i64(1), true, [&](Scope& row, Value* r) {
       row.seek();
@@ -33,6 +36,21 @@ void AttentionEmitter::dots_in_place(Scope& scope) {
     group(s, offset, mask ? sub(block_.count, k_.i64(1)) : nullptr);
   });
   scope.seek();
+}
+
+// What comes behind the scores of a block: reading keys and values at once, memory has no pause.
+void AttentionEmitter::fetch_values(Value* key) {
+  constexpr int64_t line = 64, most = 1024;
+  if (!plan_.v_load || !plan_.values.is_const()) return;
+  const int64_t bytes = plan_.values.constant_value() * size_of(a_.operand_type);
+  if (bytes > most) return;
+  Value* place = add(unit_.v_base, mul(add(block_.begin, key), size_.v_row));
+  Value* row = element(k_, a_.operand_type, k_.buffer(plan_.v_load->buffer), place);
+  for (int64_t at = 0; at < bytes; at += line)
+    k_.ir.CreateIntrinsic(
+        llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
+        {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), row, static_cast<uint64_t>(at)),
+         k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
 }
 
 void AttentionEmitter::dots_of_panels(Scope& scope) {

@@ -14,6 +14,7 @@
 #include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/operands/pack.h"
 #include "backend/cpu/products/micro.h"
+#include "codegen/memory.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
@@ -113,10 +114,12 @@ class DigitEmitter : IndexBuilder {
     n_begin_ = mul(block, plan_.columns);
     Value *have = k_.ir.CreateLoad(k_.ir.getInt64Ty(), have_), *note = add(number, 1);
     emit_if(scope, k_.ir.CreateICmpNE(have, note), [&](Scope& s) {
+      fetch_first(s);
       s.seek();
       k_.ir.CreateStore(note, have_);
       each_row(s, [&](Scope& row, Value* r) { write_digits(row, row_at(row, r), digits_of(r)); });
     });
+    if (few()) fetch_results(scope, plan_.columns);
     scope.seek();
     k_.ir.CreateMemSetInline(sums_, llvm::Align(4), k_.ir.getInt8(0),
                              k_.i64(plan_.rows * plan_.columns * 4));
@@ -276,9 +279,13 @@ class DigitEmitter : IndexBuilder {
     scope.set_axis(k_axis_ + 3, number);
     Scope columns(scope, false);
     set_columns(columns);
+    // Scales lie in the order of segments, in blocks of columns, or one for each column.
+    const int64_t bytes = depth * plan_.columns / (plan_.halves ? 2 : 1);
+    const int64_t later = (ahead + bytes - 1) / bytes * plan_.columns;
     auto of_columns = [&](const atlas::Body& body) -> Values {
       if (body.instrs.empty()) return {};
       LaneValue x = emit_body(columns, body).back();
+      if (few()) fetch_columns(columns, body, plan_.columns, later);
       scope.seek();
       return as_words(parts(splat(k_, x, plan_.columns)));
     };
@@ -423,14 +430,54 @@ class DigitEmitter : IndexBuilder {
     return out;
   }
 
-  // Hardware stops at the end of each page; few rows wait for memory alone.
-  void fetch_ahead(Value* bytes) {
-    constexpr int64_t distance = 8192, few = 8;
-    auto* read = llvm::dyn_cast<llvm::LoadInst>(bytes);
-    if (!read || !plan_.m.is_const() || plan_.m.constant_value() > few) return;
-    Value* p = k_.ir.CreateGEP(k_.ir.getInt8Ty(), read->getPointerOperand(), k_.i64(distance));
+  // Few rows wait for memory alone. Hardware stops at the end of each page.
+  static constexpr int64_t ahead = 8192;  // bytes
+  bool few() const { return plan_.m.is_const() && plan_.m.constant_value() <= 8; }
+
+  void fetch(Value* p, int64_t from) {
+    p = k_.ir.CreateGEP(k_.ir.getInt8Ty(), p, k_.i64(from));
     k_.ir.CreateIntrinsic(llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
                           {p, k_.ir.getInt32(0), k_.ir.getInt32(3), k_.ir.getInt32(1)});
+  }
+
+  void fetch_ahead(Value* bytes) {
+    if (auto* read = llvm::dyn_cast<llvm::LoadInst>(bytes); read && few())
+      fetch(read->getPointerOperand(), ahead);
+  }
+
+  // What a body reads along the lanes of `scope`: so many elements, `later` elements on.
+  void fetch_columns(Scope& scope, const atlas::Body& body, int64_t count, int64_t later) {
+    for (const atlas::Instr& i : body.instrs) {
+      if (i.code != atlas::Code::load || i.args[0] != atlas::no_value) continue;
+      scope.seek();
+      auto p = vector_address(scope, i.buffer, i.expr);
+      const int64_t size = size_of(k_.program.buffers[static_cast<size_t>(i.buffer)].dtype);
+      for (int64_t at = 0; p && at < count * size; at += 64) fetch(*p, later * size + at);
+    }
+  }
+
+  // What the first unit begins with, while the rows' digits are written.
+  void fetch_first(Scope& scope) {
+    if (!few()) return;
+    scope.seek();
+    Scope columns(scope, false);
+    columns.set_axis(k_axis_ + 3, k_.i64(0));
+    columns.set_axis(k_axis_ + 4, k_.i64(0));
+    set_columns(columns);
+    for (const atlas::Body* body : {&form_.factors.scale, &form_.factors.zero})
+      fetch_columns(columns, *body, plan_.columns, 0);
+    fetch_columns(columns, {{form_.until[0].instrs.back()}}, ahead, 0);
+    fetch_results(scope, 0);
+  }
+
+  // What the epilogue of the columns `later` on reads.
+  void fetch_results(Scope& scope, int64_t later) {
+    scope.seek();
+    Scope results(scope, false);
+    results.set_axis(m_axis_, row_begin_);
+    set_results(results, n_begin_);
+    fetch_columns(results, p_.epilogue, plan_.columns, later);
+    scope.seek();
   }
 
   // Vectors whose lane l of vector v is element from(v, l) of all of them.
@@ -528,16 +575,20 @@ class DigitEmitter : IndexBuilder {
     store(sum[0], sums);
   }
 
+  // Lays the lanes of `s` along the results from column n on.
+  void set_results(Scope& s, Value* n) {
+    s.set_axis(n_axis_, n);
+    s.set_lanes(n_axis_, plan_.lanes,
+                masked_ ? lane_mask(k_, sub(k_.i64(plan_.n), n), plan_.lanes) : nullptr);
+  }
+
   void epilogue(Scope& scope, Value* r, Value* sums) {
     scope.seek();
     scope.set_axis(m_axis_, add(row_begin_, r));
     Value* count = masked_ ? sub(k_.i64(plan_.n), n_begin_) : k_.i64(plan_.columns);
     emit_loop(scope, k_.i64(0), count, k_.i64(plan_.lanes), true, [&](Scope& s, Value* offset) {
       s.seek();
-      Value* n = add(n_begin_, offset);
-      s.set_axis(n_axis_, n);
-      s.set_lanes(n_axis_, plan_.lanes,
-                  masked_ ? lane_mask(k_, sub(k_.i64(plan_.n), n), plan_.lanes) : nullptr);
+      set_results(s, add(n_begin_, offset));
       s.set_accumulator(0, {load(vector_, element(k_, DType::f32, sums, offset)), true});
       emit_body(s, p_.epilogue);
     });
