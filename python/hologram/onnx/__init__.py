@@ -8,7 +8,7 @@ import importlib
 
 FAMILIES = (
     "pointwise", "casts", "shapes", "reductions", "products", "convolution", "pooling", "norms", "resize", "images", "indexing",
-    "ordering", "quantized", "recurrent", "signal", "sequences", "control", "training", "random", "narrow",
+    "ordering", "quantized", "recurrent", "signal", "sequences", "control", "training", "random", "narrow", "strings",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from hologram._operands import match
 from hologram._steps import Recorder
 from hologram.trace import Array, Dim, TraceError, name_of
 
-__all__ = ["Array", "Builder", "Call", "Dim", "Unsupported", "Value", "is_known", "is_sizes", "lift", "name_of", "numbers"]
+__all__ = ["Array", "Builder", "Call", "Dim", "Unsupported", "Value", "is_known", "is_sizes", "is_strings", "lift", "name_of", "numbers"]
 
 
 def is_known(x):
@@ -17,7 +17,12 @@ def is_known(x):
 
 def is_sizes(x):
     """Whether the operand is an array of sizes of which some are open."""
-    return isinstance(x, np.ndarray) and x.dtype == object
+    return isinstance(x, np.ndarray) and x.dtype == object and not (x.size and isinstance(x.flat[0], str))
+
+
+def is_strings(x):
+    """Whether an operand is an array of strings, known or given to the call."""
+    return isinstance(x, Array) and x.foreign and x.dtype == object or is_known(x) and x.dtype == object and not is_sizes(x)
 
 
 def settled(x):

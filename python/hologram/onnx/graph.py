@@ -60,8 +60,6 @@ class Node:
         if kind == wire.STRINGS:
             return [s.decode("utf-8", "replace") for s in attribute.strings]
         if kind == wire.TENSOR:
-            if attribute.t.data_type == tensors.STRING:
-                raise self.refused("strings are not supported")
             return tensors.array_of(attribute.t, self.scope.folder)
         if kind == wire.GRAPH:
             return Graph(attribute.g, self.scope)
@@ -166,8 +164,6 @@ class Graph:
 
     @staticmethod
     def _constant(tensor, scope):
-        if tensor.data_type == tensors.STRING:
-            raise NotImplementedError(f"from_onnx: initializer {tensor.name!r}: strings are not supported")
         return tensors.array_of(tensor, scope.folder)
 
     def _captures(self):
@@ -196,6 +192,6 @@ def captures_of(node):
 def _type_of(info):
     """(dtype, sizes) of a value, 0 for those that are open; None where the model does not say."""
     kind = info.type
-    if not kind.HasField("tensor_type") or not kind.tensor_type.elem_type or kind.tensor_type.elem_type == tensors.STRING:
+    if not kind.HasField("tensor_type") or not kind.tensor_type.elem_type:
         return None
     return tensors.dtype_of(kind.tensor_type.elem_type), [d.dim_value for d in kind.tensor_type.shape.dim]

@@ -3,8 +3,8 @@
 import numpy as np
 
 from hologram._jit import Jitted
-from hologram.onnx import tensors
-from hologram.onnx.call import Array, Call, Dim, OnnxRecorder, TraceError, Unsupported, Value, is_known, is_sizes, settled
+from hologram.onnx import table, tensors
+from hologram.onnx.call import Array, Call, Dim, OnnxRecorder, TraceError, Unsupported, Value, is_known, is_sizes, is_strings, settled
 from hologram.onnx.graph import Graph, Scope, standard
 
 MOST_FOLDED = 1 << 16  # elements of operands and results of what is computed while tracing
@@ -111,6 +111,8 @@ def _results(tracer, node, operands, environment):
     if node.row is None:
         return call_function(tracer, node, operands)
     row = node.row
+    if any(map(is_strings, operands)):
+        row = table.find(table.STRINGS, node.op, node.version) or row
     if row.scope:
         return row.lower(Call(node, tracer), environment, *operands)
     if not row.sizes:

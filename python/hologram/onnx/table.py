@@ -6,6 +6,7 @@ results are, in order: of the same kinds, or nodes of the graph."""
 
 from typing import Any, Callable, NamedTuple, Optional
 
+STRINGS = "strings"  # domain of rows in place of the standard's where an operand is of strings
 ROWS: dict[tuple[str, str], list["Row"]] = {}
 
 

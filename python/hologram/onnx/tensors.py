@@ -22,7 +22,7 @@ for _number, _name in enumerate(wire.TYPES):
     _name = _OWN.get(_name, _name.lower())
     if _name not in ("undefined", "string") and (hasattr(np, _name) or hasattr(ml_dtypes, _name)):
         _DTYPES[_number] = np.dtype(getattr(ml_dtypes, _name, None) or _name)
-STRING = wire.TYPES.index("STRING")
+_DTYPES[wire.TYPES.index("STRING")] = np.dtype(object)
 _BITS = {1: np.uint8, 2: np.uint16}  # what floats of so many bytes are written as
 SMALL = 4096  # bytes
 
@@ -49,7 +49,7 @@ class Folder:
 
 
 def dtype_of(number):
-    """NumPy's dtype of a TensorProto.DataType; NotImplementedError for strings and what NumPy has nothing for."""
+    """NumPy's dtype of a TensorProto.DataType; NotImplementedError for what NumPy has nothing for."""
     if number not in _DTYPES:
         name = wire.TYPES[number].lower() if 0 <= number < len(wire.TYPES) else number
         raise NotImplementedError(f"tensors of type {name} are not supported")
@@ -72,7 +72,9 @@ def array_of(tensor, folder):
     if isinstance(raw, memoryview):
         raw = folder.copied(raw)
     bits = _packed(dtype)
-    if bits:
+    if dtype == object:
+        array = np.array([bytes(s).decode("utf-8", "replace") for s in tensor.string_data], object)
+    elif bits:
         data = np.array(tensor.int32_data, np.int64).astype(np.uint8) if raw is None else np.frombuffer(raw, np.uint8)
         array = _unpacked(data, bits, count, dtype)
     elif raw is not None:

@@ -107,6 +107,9 @@ def check(want, got, rtol, atol):
     want = np.asarray(want)
     assert want.dtype == got.dtype, f"dtype {got.dtype}, expected {want.dtype}"
     assert want.shape == got.shape, f"shape {got.shape}, expected {want.shape}"
+    if want.dtype == object:  # strings
+        assert want.tolist() == got.tolist(), f"{got.tolist()}, expected {want.tolist()}"
+        return
     if want.dtype.kind not in "biufc":  # ml_dtypes'
         want, got = want.astype(np.float32), got.astype(np.float32)
     np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
