@@ -6,15 +6,18 @@
 #   LLVM     components of LLVM (cmake/HologramDependencies.cmake adds them to the kit's)
 #   TOGETHER TOGETHER, if its files may be compiled several at a time (hologram_library)
 #   ALONE    those of them that may not
-# The folder offers, in the namespace of its name, make_backend() and device_count() of backend/registry.h.
+#   INTERFACES names of their own for its devices of one interface
+# The folder offers, in the namespace of its name, make_backend() and device_count() of backend/registry.h; in it, in one of
+# each interface's name, these for its devices.
 
-# hologram_backend_settings(<name>): DEPENDS, LINK, LLVM, TOGETHER and ALONE of one backend, in the caller's scope
+# hologram_backend_settings(<name>): DEPENDS, LINK, LLVM, TOGETHER, ALONE and INTERFACES of one backend, in the caller's scope
 macro(hologram_backend_settings name)
   set(DEPENDS "")
   set(LINK "")
   set(LLVM "")
   set(TOGETHER "")
   set(ALONE "")
+  set(INTERFACES "")
   include("${PROJECT_SOURCE_DIR}/src/backend/${name}/libs.cmake" OPTIONAL)
 endmacro()
 
@@ -47,6 +50,9 @@ function(hologram_backends)
     hologram_sources_hash(backend/${name}/sources.h ${name} atlas codegen backend/${name})
     target_sources(hologram_backend_${name} PRIVATE "${PROJECT_BINARY_DIR}/generated/backend/${name}/sources.h")
     string(APPEND rows "HOLOGRAM_BACKEND(${name})\n")
+    foreach(interface IN LISTS INTERFACES)
+      string(APPEND rows "HOLOGRAM_INTERFACE(${name}, ${interface})\n")
+    endforeach()
     list(APPEND folders backend/${name})
   endforeach()
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/backend/backends.inc"

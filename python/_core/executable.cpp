@@ -25,8 +25,8 @@ using runtime::Runtime;
 
 std::shared_ptr<Executable> compile(const ir::Graph& graph, std::shared_ptr<Runtime> runtime,
                                     std::vector<bool> static_parameters, bool reproducible,
-                                    bool fast, std::optional<bool> graphs) {
-  CompileOptions options{reproducible, fast, std::move(static_parameters), graphs};
+                                    bool fast, std::optional<bool> graphs, bool host_operands) {
+  CompileOptions options{reproducible, fast, std::move(static_parameters), graphs, host_operands};
   nb::gil_scoped_release release;
   auto executable = Executable::compile(graph, options, std::move(runtime));
   tell_notices();
@@ -228,13 +228,17 @@ void bind_executable(nb::module_& m) {
           nb::arg("backend") = "cpu")
       .def_static(
           "backends",
-          [] {
+          [](bool interfaces) {
             nb::list names;
             for (const RegisteredBackend& b : registered_backends())
               names.append(nb::str(b.name.data(), b.name.size()));
+            for (const RegisteredBackend& b : registered_interfaces())
+              if (interfaces) names.append(nb::str(b.name.data(), b.name.size()));
             return names;
           },
-          "The backends of this build, in the order in which \"auto\" tries them.")
+          nb::arg("interfaces") = false,
+          "The backends of this build, in the order in which \"auto\" tries them, and behind them "
+          "names for devices of one interface of a backend.")
       .def_prop_ro("backend", [](Runtime& r) { return std::string(r.backend().name()); })
       .def_prop_ro("code_key", [](Runtime& r) { return r.backend().code_key(); })
       .def_prop_ro("target", [](Runtime& r) { return r.backend().target(); })
@@ -328,9 +332,10 @@ void bind_executable(nb::module_& m) {
   m.def(
       "compile", &compile, nb::arg("graph"), nb::arg("runtime"),
       nb::arg("static_parameters") = std::vector<bool>(), nb::arg("reproducible") = false,
-      nb::arg("fast") = false, nb::arg("graphs") = nb::none(),
+      nb::arg("fast") = false, nb::arg("graphs") = nb::none(), nb::arg("host_operands") = false,
       "Compiles a graph into an Executable. `graphs`: whether a GPU gets runs of launches as one; "
-      "None: where that is likely to be faster.");
+      "None: where that is likely to be faster. `host_operands`: whether calls bring arrays of the "
+      "host, of which a device keeps copies of the static ones.");
 }
 
 }  // namespace hologram::python

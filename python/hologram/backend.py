@@ -37,17 +37,16 @@ def device_count(backend: Union[str, BackendType] = "cuda") -> int:
 
 
 def get_default_backend() -> str:
-    """What "auto" means here: the first backend with a device of those that HOLOGRAM_AUTO names, else "metal", else "cpu"."""
-    asked = [name for name in _core.setting("HOLOGRAM_AUTO") if name in _core.Runtime.backends()]
-    there = {"metal": is_metal_available, "cuda": is_cuda_available}  # of others there always is a device
-    return next((name for name in [*asked, "metal"] if name not in there or there[name]()), "cpu")
+    """What "auto" means here: the first backend with a device of those that HOLOGRAM_AUTO names, else "cpu"."""
+    asked = [name for name in _core.setting("HOLOGRAM_AUTO") if name in _core.Runtime.backends(True)]
+    return next((name for name in asked if device_count(name) > 0), "cpu")
 
 
 def validate_backend(name: Union[str, BackendType]) -> str:
     """The backend's name in lower case, with a device's number if it has one. ValueError, listing the names, for another."""
     text = name.value if isinstance(name, BackendType) else name
     known = [backend.value for backend in BackendType]
-    known += [name for name in _core.Runtime.backends() if name not in known]
+    known += [name for name in _core.Runtime.backends(True) if name not in known]
     base, colon, number = text.lower().partition(":") if isinstance(text, str) else ("", "", "")
     if base not in known or (colon and not number.isdecimal()):
         raise ValueError(f"backend {name!r} is unknown; expected one of {', '.join(known)}")

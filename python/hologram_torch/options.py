@@ -72,7 +72,7 @@ class Options:
 
 
 def _backend(name) -> str:
-    known = _core.Runtime.backends()
+    known = _core.Runtime.backends(True)
     if not isinstance(name, str) or name.partition(":")[0] not in known:
         raise ValueError(f"hologram: option 'device': {name!r} is none of {', '.join(map(repr, known))}")
     return name

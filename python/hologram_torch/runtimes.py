@@ -32,8 +32,8 @@ counters.tell_devices(lambda: [made.counts for made in _made])
 def _of_host() -> str:
     """HOLOGRAM_BACKEND: what runs graphs of the host's tensors."""
     name = _core.setting("HOLOGRAM_BACKEND") or "cpu"
-    if name.partition(":")[0] not in _core.Runtime.backends():
-        _core.refuse_setting("HOLOGRAM_BACKEND", "one of " + ", ".join(_core.Runtime.backends()))
+    if name.partition(":")[0] not in _core.Runtime.backends(True):
+        _core.refuse_setting("HOLOGRAM_BACKEND", "one of " + ", ".join(_core.Runtime.backends(True)))
     return name
 
 

@@ -39,11 +39,15 @@ Family family_of(const Backend& backend, std::span<const std::string> isas) {
   std::vector<std::string> own;
   std::ranges::copy_if(isas, std::back_inserter(own), [&](const auto& i) { return i != text; });
   Family family;
-  if (!own.empty() || isas.empty()) family = backend.family(own);
+  try {
+    if (!own.empty() || isas.empty()) family = backend.family(own);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::invalid_argument) throw;
+    fail(e.code(), "{}, or {} for WebGPU", e.what(), text);
+  }
   if (own.size() == isas.size()) return family;
   const RegisteredBackend* found = find_backend("webgpu");
-  if (!found)
-    fail(ErrorCode::unsupported, "{}: this build lacks the backend \"webgpu\"", text);
+  if (!found) fail(ErrorCode::unsupported, "{}: this build lacks the backend \"webgpu\"", text);
   family.push_back(found->make(without_device));
   return family;
 }

@@ -10,9 +10,11 @@
 namespace hologram {
 
 const RegisteredBackend* find_backend(std::string_view name) {
-  const auto table = registered_backends();
-  const auto it = std::ranges::find(table, name, &RegisteredBackend::name);
-  return it == table.end() ? nullptr : &*it;
+  for (const auto table : {registered_backends(), registered_interfaces()}) {
+    const auto it = std::ranges::find(table, name, &RegisteredBackend::name);
+    if (it != table.end()) return &*it;
+  }
+  return nullptr;
 }
 
 const RegisteredBackend& default_backend() {
@@ -27,8 +29,9 @@ const RegisteredBackend& default_backend() {
 
 std::string backend_names() {
   std::string names;
-  for (const RegisteredBackend& b : registered_backends())
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", b.name);
+  for (const auto table : {registered_backends(), registered_interfaces()})
+    for (const RegisteredBackend& b : table)
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", b.name);
   return names;
 }
 

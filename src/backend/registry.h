@@ -33,7 +33,10 @@ struct ChosenBackend {
 
 /// All of them, in the order in which "auto" tries them.
 std::span<const RegisteredBackend> registered_backends();
-/// The one of this name, or null.
+/// Names for devices of one interface of a backend, "vulkan" for those of webgpu that it reaches by
+/// Vulkan. Nothing tries them unasked.
+std::span<const RegisteredBackend> registered_interfaces();
+/// The backend or the interface of this name, or null.
 const RegisteredBackend* find_backend(std::string_view name);
 /// By name, with or without a device's number. Throws Error(invalid_argument) for what follows a
 /// colon and is no number.
@@ -41,7 +44,7 @@ ChosenBackend choose_backend(std::string_view name);
 /// What "auto" means on this machine: the first backend with a device, of those that HOLOGRAM_AUTO
 /// names, separated by commas, then of all.
 const RegisteredBackend& default_backend();
-/// "cpu, interp, …", for messages.
+/// "cpu, interp, …", and interfaces behind them, for messages.
 std::string backend_names();
 /// By name, with or without a device's number. Throws Error(invalid_argument) for a name that is
 /// not registered, Error(unavailable) where the machine lacks the device.

@@ -38,5 +38,6 @@ constexpr RegisteredBackend table[] = {
 }  // namespace
 
 std::span<const RegisteredBackend> registered_backends() { return table; }
+std::span<const RegisteredBackend> registered_interfaces() { return {}; }
 
 }  // namespace hologram

@@ -77,11 +77,11 @@ def test_backend_helpers(monkeypatch):
     assert hologram.backend.validate_backend(hologram.BackendType.METAL) == "metal"
     with pytest.raises(ValueError, match="cpu, metal, cuda, auto"):
         hologram.backend.validate_backend("tpu")
-    module = sys.modules["hologram.backend"]
-    for metal, cuda, best in ((True, True, "metal"), (False, True, "cpu"), (False, False, "cpu")):
-        monkeypatch.setattr(module, "is_metal_available", lambda value=metal: value)
-        monkeypatch.setattr(module, "is_cuda_available", lambda value=cuda: value)
-        assert hologram.get_default_backend() == best
+    assert hologram.get_default_backend() == hologram.Executor().backend == "cpu"
+    monkeypatch.setenv("HOLOGRAM_AUTO", "metal,vulkan,cpu")
+    best = "webgpu" if hologram.device_count("metal") + hologram.device_count("vulkan") else "cpu"
+    assert hologram.Executor().backend == best
+    assert (hologram.get_default_backend() == "cpu") == (best == "cpu")
 
 
 def test_context_manager_cleans_up_and_lets_exceptions_through():

@@ -52,6 +52,21 @@ def test_operations_leave_the_hosts_values():
         np.testing.assert_array_equal(got, wanted)
 
 
+@adapter
+def test_an_interface_is_demanded_by_its_name():
+    there = [name for name in ("vulkan", "metal") if hologram.device_count(name)]
+    assert there and not {"vulkan", "metal"} & set(hologram._core.Runtime.backends())
+    for name in there:
+        with hologram.Executor(name) as device:
+            assert device.backend.startswith("webgpu")
+            np.testing.assert_array_equal(device.from_numpy(X).to_numpy(copy=True), X)
+    last = hologram.device_count(there[0])
+    for name, words in ((f"{there[0]}:{last}", "has no device"), ("metal" if len(there) == 1 else "", "no such adapter of Metal")):
+        if name:
+            with pytest.raises(hologram.HologramError, match=words):
+                hologram.Executor(name)
+
+
 def test_without_a_library_everything_else_works():
     code = """
 import hologram, json

@@ -67,7 +67,8 @@ class WebBackend final : public Backend {
   std::vector<std::pair<std::string_view, uint64_t>> counts() const override {
     return {{"dispatches", counts_.dispatches.load()},
             {"submissions", counts_.submissions.load()},
-            {"host_runs", counts_.host_runs.load()}};
+            {"host_runs", counts_.host_runs.load()},
+            {"uploaded_bytes", memory_.uploaded_bytes()}};
   }
   std::string describe() const override {
     const Limits& l = device_.limits;
@@ -143,19 +144,35 @@ class WebBackend final : public Backend {
   mutable Facts facts_;
 };
 
-}  // namespace
-
-int device_count() {
+int count_of(std::string_view interface) {
   try {
-    return count_adapters();
+    return count_adapters(interface);
   } catch (const Error&) {
     return 0;
   }
 }
 
+}  // namespace
+
+int device_count() { return count_of({}); }
+
 std::unique_ptr<Backend> make_backend(int device) {
   if (device == without_device) return make_writer();
   return std::make_unique<WebBackend>(device_context(device));
 }
+
+namespace metal {
+int device_count() { return count_of("Metal"); }
+std::unique_ptr<Backend> make_backend(int device) {
+  return webgpu::make_backend(adapter_number("metal", "Metal", device));
+}
+}  // namespace metal
+
+namespace vulkan {
+int device_count() { return count_of("Vulkan"); }
+std::unique_ptr<Backend> make_backend(int device) {
+  return webgpu::make_backend(adapter_number("vulkan", "Vulkan", device));
+}
+}  // namespace vulkan
 
 }  // namespace hologram::webgpu

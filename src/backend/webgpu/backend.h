@@ -13,4 +13,14 @@ int device_count();
 /// `without_device` (backend/registry.h) one that only writes kernels.
 std::unique_ptr<Backend> make_backend(int device = 0);
 
+/// The same with an adapter of that interface; `device`: its number among them.
+namespace metal {
+int device_count();
+std::unique_ptr<Backend> make_backend(int device);
+}  // namespace metal
+namespace vulkan {
+int device_count();
+std::unique_ptr<Backend> make_backend(int device);
+}  // namespace vulkan
+
 }  // namespace hologram::webgpu

@@ -37,6 +37,21 @@ std::vector<Adapter> adapters_of(const Library& l) {
   return found;
 }
 
+struct Named {
+  std::string name;
+  std::string_view interface;
+};
+std::vector<Named> named_adapters() {
+  const Library& l = library();
+  std::vector<Named> out;
+  for (Adapter a : adapters_of(l)) {
+    const AdapterInfo info = info_of(l, a);
+    out.push_back({std::string(info.device.view()), interface_name(info.backend)});
+    l.api.AdapterRelease(a);
+  }
+  return out;
+}
+
 void got_device(uint32_t status, Gpu gpu, StringView words, void* out, void* said) {
   if (status == success) *static_cast<Gpu*>(out) = gpu;
   *static_cast<std::string*>(said) = words.view();
@@ -146,11 +161,27 @@ void DeviceContext::submit(const std::function<void(Encoder)>& record) const {
   });
 }
 
-int count_adapters() {
-  const Library& l = library();
-  const std::vector<Adapter> found = adapters_of(l);
-  for (Adapter a : found) l.api.AdapterRelease(a);
-  return static_cast<int>(found.size());
+int count_adapters(std::string_view interface) {
+  const std::vector<Named> found = named_adapters();
+  return static_cast<int>(std::ranges::count_if(
+      found, [&](const Named& n) { return interface.empty() || n.interface == interface; }));
+}
+
+int adapter_number(std::string_view backend, std::string_view interface, int number) {
+  std::vector<Named> found;
+  try {
+    found = named_adapters();
+  } catch (const Error& e) {
+    fail(e.code(), "backend \"{}\" is not available: {}", backend, e.what());
+  }
+  std::string others;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i].interface == interface && number-- == 0) return static_cast<int>(i);
+    others += fmt::format("{}{} by {}", i == 0 ? "" : ", ", found[i].name, found[i].interface);
+  }
+  fail(ErrorCode::unavailable,
+       "backend \"{}\" is not available: {} finds no such adapter of {}; it finds {}", backend,
+       library().path, interface, others.empty() ? "none" : others);
 }
 
 const DeviceContext& device_context(int number) {

@@ -54,8 +54,12 @@ class DeviceContext : public Bounds {
   mutable std::string unheard_;
 };
 
-/// How many adapters there are. Throws Error(unavailable) without a library.
-int count_adapters();
+/// How many adapters there are of an interface, "Vulkan", or of all. Throws Error(unavailable)
+/// without a library.
+int count_adapters(std::string_view interface = {});
+/// The number among all adapters of number `number` of an interface. Throws Error(unavailable),
+/// naming the backend that was asked for and the adapters there are.
+int adapter_number(std::string_view backend, std::string_view interface, int number);
 /// The device of adapter `number`, opened once: GPUs before processors. Throws Error(unavailable).
 const DeviceContext& device_context(int number);
 

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,15 @@ std::string version_words(uint32_t v) {
   return fmt::format("{}.{}.{}.{}", v >> 24, v >> 16 & 255, v >> 8 & 255, v & 255);
 }
 
+// Mesa's layer that puts the display's GPU first asks Wayland, and prints an error in processes
+// without a session. Without a display or a wish of the user's it has nothing to say.
+void quiet_device_selection() {
+  const auto has = [](const char* name) { return std::getenv(name) != nullptr; };
+  if (has("XDG_RUNTIME_DIR") || has("DISPLAY") || has("DRI_PRIME") || has("MESA_VK_DEVICE_SELECT"))
+    return;
+  setenv("NODEVICE_SELECT", "1", 0);
+}
+
 std::unique_ptr<Library> open(const std::string& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) no_library("no wgpu-native, which `pip install wgpu` brings: {}", dlerror());
@@ -43,6 +53,7 @@ std::unique_ptr<Library> open(const std::string& path) {
                version_words(checked_version));
   HOLOGRAM_WEBGPU_FUNCTIONS(HOLOGRAM_WEBGPU_FIND)
 #undef HOLOGRAM_WEBGPU_FIND
+  quiet_device_selection();
   out->api.SetLogLevel(0);  // what it has to say comes as errors
   InstanceExtras extras;
   extras.backends = full_interfaces;  // OpenGL would show the same devices again

@@ -130,6 +130,7 @@ void DeviceMemory::copy(void* to, const void* from, size_t bytes, Stream) {
   context_.tell_faults();
   if (bytes == 0) return;
   const bool there = contains(to), here = contains(from);
+  if (there && !here) uploaded_.fetch_add(bytes, std::memory_order_relaxed);
   if (there && here)
     move(to, from, bytes);
   else if (there)

@@ -1,6 +1,8 @@
 // backend/webgpu/memory.h: a device's memory: buffers of WebGPU at addresses that nobody reads.
 #pragma once
 
+#include <atomic>
+
 #include "backend/memory.h"
 #include "backend/webgpu/addresses.h"
 #include "backend/webgpu/device.h"
@@ -18,6 +20,8 @@ class DeviceMemory final : public Memory {
   Place place_of(const void* address) const { return addresses_.place_of(address); }
 
   Device device() const override { return {15, context_.number}; }  // DLPack's kDLWebGPU
+  /// So many have been copied into it from the host.
+  uint64_t uploaded_bytes() const { return uploaded_.load(std::memory_order_relaxed); }
   uint64_t capacity() const override;
   bool contains(const void* address) const override { return addresses_.contains(address); }
   Stream make_stream() override;
@@ -44,6 +48,7 @@ class DeviceMemory final : public Memory {
   void move(void* to, const void* from, size_t bytes);
 
   const DeviceContext& context_;
+  std::atomic<uint64_t> uploaded_{0};
   char* const reserved_;
   Addresses addresses_;
 };

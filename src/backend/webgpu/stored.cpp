@@ -65,9 +65,10 @@ CodeImage lay_out(std::span<const atlas::Program> programs, std::span<const std:
   std::string left;
   for (size_t i = 0; i < codes.size(); ++i)
     if (!codes[i].starts_with(rendered))
-      left += fmt::format("{}\"{}\":{}", left.empty() ? "" : ",", i,
-                          json_string(wgsl::why_unrendered(programs[i])
-                                          .value_or("more buffers than every device binds")));
+      left += fmt::format(
+          "{}\"{}\":{}", left.empty() ? "" : ",", i,
+          json_string(
+              wgsl::why_unrendered(programs[i]).value_or("more buffers than every device binds")));
   CodeImage image;
   image.bytes = fmt::format("wgsl {{\"kernels\":{},\"host\":{{{}}}}}\n", codes.size(), left);
   for (size_t i = 0; i < codes.size(); ++i) {
