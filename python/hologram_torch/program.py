@@ -66,7 +66,7 @@ class Program:
         self.host.ready()
         executable = _dump.compiled(
             self.name, self.graph, _core.compile, runtimes.runtime(self.device, self.backend), self.static, self.reproducible,
-            self.fast, self.graphs)  # fmt: skip
+            self.fast, self.graphs, runtimes.in_host_memory(self.device))  # fmt: skip
         call = _core.torch_call(
             executable, runtimes.exchange(self.device), self.args, self.results, self.host, self.constants, runtimes.thread_count(),
             runtimes.place(self.device, dtypes.TORCH),

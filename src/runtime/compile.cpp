@@ -123,6 +123,7 @@ std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
     Stopwatch watch(report.milliseconds["codegen"]);
     e->load_kernels();
   }
+  if (options.host_operands && shared.device()) e->keep_on_device(options.static_parameters);
   e->prepare();
   e->set_launcher(shared.backend().launcher(e->entry_steps_, e->kernels_, shared.kernels().disk()));
   e->launcher_->set_graphs(options.graphs);

@@ -106,10 +106,68 @@ void Executable::prepare() {
     for (const Expr& e : step.symbols) static_sizes_ &= e.is_const();
   }
   static_sizes_ &= plan_.num_symbols == 0;
+  find_readers();
   kept_.resize(plan_.cache.size());
   plan_bytes_ = sizeof *this + schedule::footprint(plan_) +
                 entry_steps_.capacity() * sizeof(atlas::EntryStep) + num_buffers_ * sizeof(size_t);
   runtime_->executables().plans += plan_bytes_;
+}
+
+// Those that steps read which run in every call.
+void Executable::keep_on_device(const std::vector<bool>& fixed) {
+  std::vector<bool> wanted(plan_.slots.size());
+  for (const schedule::Step& step : plan_.steps)
+    if (step.kind == StepKind::kernel && step.cached < 0)
+      for (int slot : step.buffers) wanted[static_cast<size_t>(slot)] = true;
+  for (const schedule::PlanOutput& o : plan_.outputs)
+    if (o.mutation && o.slot >= 0) wanted[static_cast<size_t>(o.slot)] = false;
+  for (size_t s = 0; s < wanted.size(); ++s) {
+    const schedule::Slot& slot = plan_.slots[s];
+    const auto p = static_cast<size_t>(slot.index);
+    if (wanted[s] && slot.kind == SlotKind::input && p < fixed.size() && fixed[p] &&
+        slot.bytes.is_const())
+      plan_.cache.push_back({static_cast<int>(s), {slot.index}});
+  }
+}
+
+void Executable::find_readers() {
+  copy_of_.assign(static_cast<size_t>(plan_.num_parameters), -1);
+  only_for_.resize(copy_of_.size());
+  std::vector<bool> otherwise(copy_of_.size());
+  const auto each_parameter = [&](const std::vector<int>& slots, const auto& found) {
+    for (int number : slots)
+      if (number >= 0)
+        if (const schedule::Slot& s = plan_.slots[static_cast<size_t>(number)];
+            s.kind == SlotKind::input)
+          found(static_cast<size_t>(s.index));
+  };
+  for (const schedule::Step& step : plan_.steps)
+    for (const auto* slots : {&step.buffers, &step.arguments})
+      each_parameter(*slots, [&](size_t p) {
+        if (step.cached < 0)
+          otherwise[p] = true;
+        else
+          only_for_[p].push_back(static_cast<size_t>(step.cached));
+      });
+  for (const schedule::PlanOutput& o : plan_.outputs)
+    each_parameter({o.slot}, [&](size_t p) { otherwise[p] = true; });
+  for (size_t c = 0; c < plan_.cache.size(); ++c)
+    each_parameter({plan_.cache[c].slot}, [&](size_t p) { copy_of_[p] = static_cast<int>(c); });
+  for (size_t p = 0; p < otherwise.size(); ++p)
+    if (otherwise[p]) only_for_[p].clear();
+}
+
+bool Executable::reads(size_t parameter, const Kept& kept) const {
+  const std::vector<size_t>& entries = only_for_[parameter];
+  return entries.empty() ||
+         !std::ranges::all_of(entries, [&](size_t c) { return c < kept.size() && kept[c]; });
+}
+
+std::shared_ptr<void> Executable::keep_copy(const void* host, size_t bytes, Outputs& outputs,
+                                            Frame& frame) const {
+  std::shared_ptr<void> copy = allocate_kept(bytes, outputs, frame);
+  runtime_->device()->copy(copy.get(), host, bytes, frame.stream);
+  return copy;
 }
 
 void Executable::set_launcher(std::unique_ptr<Launcher> launcher) {
@@ -285,6 +343,7 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   std::vector<uint8_t> stale(kept.size());
   for (size_t c = 0; c < kept.size(); ++c) {
     int slot = plan_.cache[c].slot;
+    if (plan_.slots[static_cast<size_t>(slot)].kind == SlotKind::input) continue;  // Staging's
     if (!kept[c]) {
       stale[c] = 1;
       const size_t bytes =

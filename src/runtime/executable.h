@@ -21,6 +21,10 @@ struct CompileOptions {
   std::vector<bool> static_parameters;
   /// Launcher::set_graphs().
   std::optional<bool> graphs = std::nullopt;
+  /// Whether calls bring their operands in the host's memory: of a device's backend, copies of
+  /// static parameters are then kept there, as entries of the plan's cache with the parameter's own
+  /// slot.
+  bool host_operands = false;
 };
 
 /// What compiling did, for stats() and explain().
@@ -154,6 +158,13 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// The parameters, but for `needed` (by index), of which calls read nothing once what is computed
   /// from them is kept, and with which nothing is computed from other parameters.
   std::vector<int> read_as_kept(std::vector<bool> needed) const;
+  /// The cache entry that is a parameter's copy on the device, or -1.
+  int copy_of(size_t parameter) const { return copy_of_[parameter]; }
+  /// Whether a call that takes these values reads the parameter.
+  bool reads(size_t parameter, const Kept& kept) const;
+  /// A value to be kept: a copy of the host's bytes on the device.
+  std::shared_ptr<void> keep_copy(const void* host, size_t bytes, Outputs& outputs,
+                                  Frame& frame) const;
   /// Bytes held for values computed from static parameters (packed weights).
   size_t cached_bytes() const;
 
@@ -166,6 +177,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   void bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease, Frame& frame);
   std::shared_ptr<void> allocate_kept(size_t bytes, Outputs& outputs, Frame& frame) const;
   Stream stream_for(const Arguments& arguments, Memory& device, Frame& frame) const;
+  void keep_on_device(const std::vector<bool>& fixed);
+  void find_readers();
   void load_kernels();
   void prepare();
   void set_launcher(std::unique_ptr<Launcher> launcher);
@@ -183,6 +196,9 @@ class Executable : public std::enable_shared_from_this<Executable> {
   size_t plan_bytes_ = 0, code_bytes_ = 0;              // as the runtime counts them
   size_t num_buffers_ = 0, num_arguments_ = 0;
   std::vector<std::vector<size_t>> uses_;  // by slot: positions in Frame::buffers
+  std::vector<int> copy_of_;               // by parameter
+  std::vector<std::vector<size_t>>
+      only_for_;  // by parameter: cache entries, if nothing else reads it
   bool static_sizes_ = true;
   Kept kept_;
   mutable std::mutex mutex_;

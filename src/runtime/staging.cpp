@@ -29,6 +29,7 @@ Staging::Staging(const Executable& executable, Memory& device,
       void* given = parameters_[p];
       const auto bytes = static_cast<size_t>(s.bytes.eval(symbols));
       if (!given || bytes == 0 || device.contains(given)) continue;
+      if (arguments.kept && take_copy(p, bytes, *arguments.kept)) continue;
       parameters_[p] = to_device(given, bytes);
       if (written_[p]) back_.push_back({given, parameters_[p], bytes});
     }
@@ -45,6 +46,18 @@ Staging::~Staging() {
 
 Executable::Arguments Staging::arguments() const {
   return {parameters_.data(), given_.symbols, given_.kept, given_.observer};
+}
+
+// A static parameter as it is kept on the device, if it is, or nothing, if nothing reads it.
+bool Staging::take_copy(size_t parameter, size_t bytes, Kept& kept) {
+  if (!executable_.reads(parameter, kept)) return true;
+  const int entry = executable_.copy_of(parameter);
+  if (entry < 0) return false;
+  kept.resize(executable_.plan().cache.size());
+  std::shared_ptr<void>& copy = kept[static_cast<size_t>(entry)];
+  if (!copy) copy = executable_.keep_copy(parameters_[parameter], bytes, outputs_, frame_);
+  parameters_[parameter] = copy.get();
+  return true;
 }
 
 void* Staging::to_device(void* host, size_t bytes) {

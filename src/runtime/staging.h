@@ -8,8 +8,9 @@
 
 namespace hologram::runtime {
 
-/// Copies what a call has in host memory to the device and back: parameters, results, and the
-/// operands of calls to the host. What lies on the device already is used in place.
+/// Copies what a call has in host memory to the device and back: parameters that are not kept
+/// there, results, and the operands of calls to the host. What lies on the device already is used
+/// in place.
 class Staging final : public Outputs, public Host {
  public:
   /// Copies the parameters. All must outlive this object.
@@ -33,6 +34,7 @@ class Staging final : public Outputs, public Host {
     size_t bytes;
   };
   void* to_device(void* host, size_t bytes);
+  bool take_copy(size_t parameter, size_t bytes, Kept& kept);
   size_t bytes_of(int slot) const;
   void* host_side(int slot);
 

@@ -9,6 +9,7 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
+from hologram_torch import runtimes
 from torch import nn
 
 from hologram.cli import main
@@ -46,7 +47,7 @@ with torch.no_grad():
         refused = ""
     except Exception as e:
         refused = str(e)
-    far = torch.compile(lambda x, i: x[i] + 1, backend="hologram", options={"device": "webgpu"})
+    far = torch.compile(lambda x, i: x[i] + 1, backend="hologram", options={"device": "vulkan"})
     try:
         far(torch.ones(3), torch.tensor([5]))
         raised = ""
@@ -66,6 +67,27 @@ def test_an_encoder_runs_on_the_device():
     assert error < 1e-5 and dispatches > 5 and host_runs == 0
     assert "reassociate sums" in refused
     assert "out of bounds" in raised
+
+
+def test_weights_stay_on_the_device():
+    model, x = nn.Sequential(nn.Linear(64, 96), nn.Tanh(), nn.Linear(96, 16)).requires_grad_(False), torch.randn(4, 64)
+    compiled = torch.compile(model, backend="hologram", options={"device": "webgpu"})
+    counts = lambda: runtimes.runtime("cpu", "webgpu").counts["uploaded_bytes"]  # noqa: E731
+
+    def uploaded():
+        before = counts() if called else 0
+        called.append(compiled(x))
+        torch.testing.assert_close(called[-1], model(x))
+        return counts() - before
+
+    called, weights = [], [p.nbytes for p in model.parameters()]
+    assert uploaded() >= sum(weights)
+    assert uploaded() == x.nbytes  # weights are there
+    model[0].weight.mul_(2)
+    assert uploaded() == x.nbytes + weights[0]
+    model[2].bias.data = torch.ones(16)
+    assert uploaded() == x.nbytes + weights[3]
+    assert uploaded() == x.nbytes
 
 
 class Mixed(nn.Module):
