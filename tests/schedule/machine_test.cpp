@@ -118,6 +118,18 @@ void first_layer(Model& m) {
   m.output(m.convolve(m.convolve(m.input({1, 3, 18, 24}), 32, 3, 2, 1), 32, 3, 1, 32));
 }
 void depthwise(Model& m) { m.output(m.convolve(m.input({2, 24, 9, 8}), 24, 3, 2, 24)); }
+void depthwise_of_planes(Model& m) {
+  m.output(m.convolve(m.input({2, 24, 9, 40}), 24, 3, 1, 24));
+}
+// The columns of two depthwise convolutions by turns, as of a strided gradient.
+void interleaved_planes(Model& m) {
+  Value x = m.input({1, 8, 6, 20});
+  std::vector<Value> kinds;
+  for (int64_t kernel : {3, 5})
+    kinds.push_back(m.g.reshape(m.convolve(x, 8, kernel, 1, 8), {1, 8, 6, 20, 1}));
+  Value y = m.g.make(Op::concat, kinds, {.ints = {4}}, {}, Shape{1, 8, 6, 20, 2});
+  m.output(m.g.reshape(y, {1, 8, 6, 40}));
+}
 void narrow_groups(Model& m) { m.output(m.convolve(m.input({1, 64, 9, 8}), 64, 3, 1, 16)); }
 void inverted_bottleneck(Model& m) {
   Value x = m.convolve(m.input({1, 16, 16, 16}), 96, 1, 1, 1);
@@ -152,6 +164,8 @@ const Case cases[] = {
     {"run_time_gates", &Features::parts, run_time_gates, {7}},
     {"first_layer", nullptr, first_layer},
     {"depthwise", nullptr, depthwise},
+    {"depthwise_of_planes", nullptr, depthwise_of_planes},
+    {"interleaved_planes", nullptr, interleaved_planes},
     {"narrow_groups", nullptr, narrow_groups},
     {"inverted_bottleneck", nullptr, inverted_bottleneck},
     {"weight_gradient", nullptr, weight_gradient},

@@ -229,6 +229,38 @@ def test_depthwise_with_one_tap(dtype, tolerance, padding):
 
 
 @pytest.mark.parametrize(
+    "kernel, stride, size", [(3, 1, (5, 20)), (3, 2, (9, 40)), (5, 1, (6, 33)), (5, 2, (7, 33)), (3, (1, 2), (4, 38)), (3, 1, (50,))]
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_depthwise_along_planes(kernel, stride, size, last):
+    """Loops along the lines of planes sum the taps, forward and for the image's gradient; along the channels they put the
+    kinds of a strided gradient's pixels where they belong. An infinity reaches what reads it alone."""
+    convolve = F.conv2d if len(size) == 2 else F.conv1d
+
+    def f(x, w, b):
+        return F.relu(convolve(x, w, b, stride, kernel // 2, groups=6) + 1)
+
+    x, w, b = normal(2, 6, *size), normal(6, 1, *[kernel] * len(size), seed=1), normal(6, seed=2)
+    if last and len(size) == 2:
+        x = x.to(memory_format=torch.channels_last)
+    native(f, x, w, b)
+    check_gradients(f, x, w, b)
+    y = f(x, w, b).detach()
+    y[0, 3, -1] = float("inf")
+
+    def image(y, w):
+        return torch.ops.aten.convolution_backward(
+            y, x, w, None, *([n] * len(size) if isinstance(n, int) else list(n) for n in (stride, kernel // 2, 1)),
+            False, [0] * len(size), 6, [True, False, False],
+        )[0]  # fmt: skip
+
+    got, expected = compile_fresh(image, dynamic=False)(y, w), image(y, w)
+    assert torch.equal(got.isfinite(), expected.isfinite())
+    kernels = hologram_torch.explain(image, y, w).graphs[0].kernels()
+    assert last or not [k for k in kernels if "dot" in k["name"]]
+
+
+@pytest.mark.parametrize(
     "channels, kernel, stride, size",
     [(16, 3, 1, (9, 14)), (40, 5, 1, (8, 12)), (192, 3, 1, (5, 56)), (24, (1, 3), 2, (6, 32))],
 )

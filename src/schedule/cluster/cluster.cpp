@@ -90,6 +90,12 @@ void Clustering::walk(Value start, const Index& start_index, const AccessFn& vis
     } else if (ir::is_elementwise(n->op) || kind == OpKind::movement) {
       for (size_t i = 0; i < n->inputs.size(); ++i)
         go(n->input(i), input_index(n, i, index), false);
+    } else if (kind == OpKind::dot && !root_[n->id]) {
+      for (int64_t k = 0; k < n->input(0)->shape.back().constant_value(); ++k) {
+        auto [left, right] = factors_of(n, index, k);
+        go(n->input(0), left, false);
+        go(n->input(1), right, false);
+      }
     }
   };
   go(start, start_index, true);

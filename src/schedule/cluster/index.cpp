@@ -122,6 +122,14 @@ Index input_index(ir::Value node, size_t input, const Index& index) {
   }
 }
 
+std::pair<Index, Index> factors_of(ir::Value dot, const Index& index, int64_t k) {
+  const auto matrix = static_cast<ptrdiff_t>(dot->rank()) - 2;
+  Index left(index.begin(), index.begin() + matrix), right = left;
+  left.insert(left.end(), {index[static_cast<size_t>(matrix)], Expr(k)});
+  right.insert(right.end(), {Expr(k), index.back()});
+  return {std::move(left), std::move(right)};
+}
+
 namespace {
 
 // What d * q + m is, if they are a quotient and a remainder by one divisor d: of a number, of its

@@ -25,6 +25,9 @@ Index through_reshape(const Shape& from, const Shape& to, const Index& index);
 /// operations.
 Index input_index(ir::Value node, size_t input, const Index& index);
 
+/// Coordinates of the two factors of term k of a product's element at `index`.
+std::pair<Index, Index> factors_of(ir::Value dot, const Index& index, int64_t k);
+
 /// Where along `axis` part `input` of a concat begins.
 Expr concat_start(ir::Value node, size_t input);
 

@@ -31,6 +31,22 @@ Layouts::Layouts(const ir::Graph& graph, const Clustering& clustering, const Opt
   for (const ir::Node& n : graph_.nodes())
     if (n.is(Op::host_call)) promised_.insert(n.inputs.begin(), n.inputs.end());
   prefer_for_products();
+  for (const ir::Node& n : graph_.nodes())
+    if (is_short_sum(&n, options_) && !clustering_.is_root(&n)) prefer_for_sum(&n);
+}
+
+// A depthwise convolution that a loop sums reads its image and its weights along the channels.
+void Layouts::prefer_for_sum(Value dot) {
+  const int channel = dot->rank() - 3;
+  for (Value v : dot->inputs) {
+    Index at;
+    for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+    for (; !clustering_.is_root(v) && ir::is_movement(v->op); v = v->input())
+      at = input_index(v, 0, at);
+    if (!clustering_.is_root(v)) continue;
+    for (size_t i = 0; i < at.size(); ++i)
+      if (at[i].has_axis(channel)) prefer(v, {static_cast<int>(i)});
+  }
 }
 
 // Lays an intermediate out so that the axes `densest`, the densest one first, lie innermost.

@@ -30,6 +30,7 @@ class Layouts {
   void prefer_channels(const Cluster& c);
   void prefer_window_lines(ir::Value matrix);
   void prefer_for_products();
+  void prefer_for_sum(ir::Value dot);
 
   const ir::Graph& graph_;
   const Clustering& clustering_;

@@ -59,6 +59,22 @@ void parts_of_one(Value concat, int passed, std::vector<int>& uses) {
   }
 }
 
+Value below_views_and_borders(Value v) {
+  while (is_view(v) || v->is(Op::pad) || v->is(Op::cast)) v = v->input();
+  return v;
+}
+
+// Whether windows are of a parameter that lies in planes, whose lines fill vectors.
+bool reads_planes(Value windows, const Machine& machine) {
+  Value image = windowed(windows);
+  if (image && image->is(Op::pad)) image = image->input();
+  const int line = image ? last_axis(image) - 1 : -1;
+  if (line < 0 || !below_views(image)->is(Op::parameter) || !runs_along_memory(image, line))
+    return false;
+  const Expr& length = image->shape[static_cast<size_t>(line)];
+  return length.is_const() && length.constant_value() >= machine.vector;
+}
+
 // What it takes to compute a value where it is read.
 struct Inline {
   int cost = 0;  // of recomputing the value from roots
@@ -74,12 +90,14 @@ class Roots {
         options_(options),
         live_(live),
         root_(graph.nodes().size(), 0),
+        by_loop_(graph.nodes().size(), ByLoop::no),
         uses_(graph.nodes().size(), 0),
         inline_(graph.nodes().size()) {}
 
   RootChoice run() {
     outputs();
     count_uses();
+    sums_of_loops();
     joined_outputs();
     factors_of_weight_gradients();
     for (Value v : live_)
@@ -96,6 +114,8 @@ class Roots {
   // Of the graph, before its nodes are looked at one by one.
   void outputs();
   void count_uses();
+  void sums_of_loops();
+  void sums_along_planes(Value v);
   void joined_outputs();
   void factors_of_weight_gradients();
   // Of one node, whose operands have been decided upon.
@@ -107,6 +127,8 @@ class Roots {
   void operands_of_scatter(Value v);
   void dear(Value v);
 
+  bool sums_planes(Value joined) const;
+  Value copy_of(Value reader, Value image) const;
   bool windowed_operand(Value v);
   void operand_beside_windows(Value v);
   void operands_of_windows(Value v);
@@ -122,6 +144,10 @@ class Roots {
   const Options& options_;
   const std::vector<Value>& live_;
   std::vector<char> root_;
+  // Depthwise convolutions of few taps that the loop which reads them sums: parts of a
+  // concatenation, and those whose image and results are planes.
+  enum class ByLoop : char { no, part, planes };
+  std::vector<ByLoop> by_loop_;
   std::vector<int> uses_;  // by computing consumers, through views
   std::vector<Inline> inline_;
 };
@@ -145,13 +171,33 @@ void Roots::count_uses() {
   }
 }
 
+void Roots::sums_along_planes(Value v) {
+  if (uses_[v->id] > 1) return;
+  if (is_short_sum(v, options_)) {
+    if (reads_planes(v->input(0), *options_.machine)) by_loop_[v->id] = ByLoop::planes;
+  } else if (ir::is_movement(v->op) || ir::is_elementwise(v->op)) {
+    for (Value in : v->inputs) sums_along_planes(in);
+  }
+}
+
+void Roots::sums_of_loops() {
+  for (Value v : live_)
+    for (Value part : v->is(Op::concat) ? v->inputs : std::vector<Value>())
+      if (Value sum = below_views_and_borders(part);
+          is_short_sum(sum, options_) && uses_[sum->id] == 1)
+        by_loop_[sum->id] = ByLoop::part;
+  for (const auto& o : graph_.outputs)
+    if (o.value->rank() > 2 && !o.strides.empty() && o.strides.back().is(1))
+      sums_along_planes(o.value);
+}
+
 // Images that products compute in parts, and what these read, lie channels last first.
 void Roots::joined_outputs() {
   for (const auto& o : graph_.outputs) {
     if (o.strides.empty() || !o.strides.back().is(1)) continue;
     std::vector<Value> read = is_view(o.value) ? std::vector{o.value} : o.value->inputs;
     for (Value v : read)
-      if (Value parts = joined_parts(v)) {
+      if (Value parts = joined_parts(v); parts && !sums_planes(parts)) {
         make_root(parts);
         if (below_views(parts)->is(Op::dot_general)) continue;
         for (Value part : below_views(parts)->inputs)
@@ -161,14 +207,31 @@ void Roots::joined_outputs() {
   }
 }
 
+bool Roots::sums_planes(Value joined) const {
+  return std::ranges::any_of(below_views(joined)->inputs, [&](Value part) {
+    return by_loop_[below_views_and_borders(part)->id] == ByLoop::planes;
+  });
+}
+
 void Roots::factors_of_weight_gradients() {
   for (Value v : live_)
     if (is_weight_gradient(v, options_))
-      if (Value image = turned_image(v->input(0))) make_root(image);
+      if (Value image = turned_image(v->input(0))) make_root(copy_of(v->input(0), image));
+}
+
+// What to lay out of a turned image that `reader` is a view of: not what sums along planes read
+// too, but the view above it.
+Value Roots::copy_of(Value reader, Value image) const {
+  auto planes = [&](Value v) {
+    return by_loop_[v->id] == ByLoop::planes && below_views_and_borders(v->input(0)) == image->input();
+  };
+  if (reader == image || std::ranges::none_of(live_, planes)) return image;
+  while (reader->input() != image) reader = reader->input();
+  return reader;
 }
 
 void Roots::heavy(Value v) {
-  if (is_heavy(v)) root_[v->id] = 1;
+  if (is_heavy(v) && by_loop_[v->id] == ByLoop::no) root_[v->id] = 1;
 }
 
 void Roots::measure(Value v) {
@@ -192,6 +255,9 @@ void Roots::measure(Value v) {
     mine.loads = std::min(cap, mine.loads + inline_[in->id].loads);
     mine.moves_data |= inline_[in->id].moves_data;
   }
+  if (by_loop_[v->id] == ByLoop::no) return;
+  mine.loads = static_cast<int>(v->input(0)->shape.back().constant_value());
+  mine.cost = std::min(cap, mine.loads * (1 + mine.cost - cost_of(v)));
 }
 
 // A convolution's image is read in windows, many times: it lies in memory, channels last.
@@ -223,6 +289,7 @@ void Roots::operands_of_windows(Value v) {
     if (Value factor = below_views(v->input(0)); !factor->is(Op::parameter)) make_root(factor);
     return;
   }
+  if (by_loop_[v->id] == ByLoop::part) return make_root(v->input(1));
   operand_beside_windows(v->input(0));
   operand_beside_windows(v->input(1));
   // Columns that run through windows of few channels: better laid out once.
@@ -263,7 +330,7 @@ void Roots::operands_of_matrices(Value v) {
 }
 
 void Roots::operands_of_product(Value v) {
-  if (!v->is(Op::dot_general)) return;
+  if (!v->is(Op::dot_general) || by_loop_[v->id] == ByLoop::planes) return;
   bool windows = windowed_operand(v->input(0));
   windows |= windowed_operand(v->input(1));
   windows ? operands_of_windows(v) : operands_of_matrices(v);

@@ -200,6 +200,7 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     }
     return out;
   }
+  if (v->is(Op::dot_general)) return sum(v, index, guard);
   if (ir::is_movement(v->op)) return value(v->input(), input_index(v, 0, index), guard);
   if (!ir::is_elementwise(v->op))
     fail(ErrorCode::internal, "schedule: {} reached where an expression is expected",
@@ -207,6 +208,18 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
   Val out = elementwise(v, index, guard);
   if (on_compute) on_compute(v, unbounded(index), out);
   return out;
+}
+
+Val Emitter::sum(Value dot, const Index& index, Val guard) {
+  Value lhs = dot->input(0), rhs = dot->input(1);
+  const DType acc = is_int(dot->dtype) ? dot->dtype : compute_type(lhs->dtype);
+  Val chain = b_.constant(acc, 0);
+  for (int64_t k = 0; k < lhs->shape.back().constant_value(); ++k) {
+    auto [left, right] = factors_of(dot, index, k);
+    Val x = convert(value(lhs, left, guard), acc), y = convert(value(rhs, right, guard), acc);
+    chain = is_float(acc) ? b_.fma(x, y, chain) : b_.add(b_.mul(x, y), chain);
+  }
+  return convert(chain, dot->dtype);
 }
 
 Val Emitter::next_half(Val x, Val y) {

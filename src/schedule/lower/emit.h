@@ -77,6 +77,8 @@ class Emitter {
 
  private:
   atlas::Val elementwise(ir::Value v, const Index& index, atlas::Val guard);
+  /// A product's element as a chain of multiply-adds.
+  atlas::Val sum(ir::Value dot, const Index& index, atlas::Val guard);
   /// nextafter among the f16 or bf16 numbers, which are not f32's neighbours.
   atlas::Val next_half(atlas::Val x, atlas::Val y);
   atlas::Val load(int slot, const Index& index, atlas::Val guard);

@@ -175,6 +175,14 @@ bool is_depthwise(const Cluster& c, const Options& options) {
          reads_windows(c.anchor->input(0));
 }
 
+bool is_short_sum(Value v, const Options& options) {
+  constexpr int64_t most = 25;
+  if (!options.machine->unrolls_windows || !v->is(Op::dot_general) || v->rank() < 3) return false;
+  const Expr& depth = v->input(0)->shape.back();
+  return v->shape.back().is(1) && depth.is_const() && depth.constant_value() <= most &&
+         reads_windows(v->input(0));
+}
+
 bool has_narrow_groups(const Cluster& c, const Options& options) {
   if (!options.machine->unrolls_windows) return false;
   if (c.kind != ClusterKind::product || c.anchor->rank() != 3 || c.axes.size() != 4) return false;

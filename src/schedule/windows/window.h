@@ -26,6 +26,10 @@ ProductLayout product_layout(const Cluster& c, int num_symbols);
 /// convolution, which is a loop over channels rather than a product.
 bool is_depthwise(const Cluster& c, const Options& options);
 
+/// Whether a product is a depthwise convolution of so few taps that loops may sum them where they
+/// read the result.
+bool is_short_sum(ir::Value v, const Options& options);
+
 /// Whether a product has groups of so few columns that a vector holds those of several groups and
 /// its operand is windows: a grouped convolution, which is such a loop too.
 bool has_narrow_groups(const Cluster& c, const Options& options);

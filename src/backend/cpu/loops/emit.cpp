@@ -7,6 +7,7 @@
 #include <deque>
 #include <utility>
 
+#include "backend/cpu/loops/interleaved.h"
 #include "backend/cpu/loops/ranges.h"
 #include "backend/cpu/loops/squares.h"
 #include "backend/cpu/loops/stages.h"
@@ -214,25 +215,15 @@ class LoopEmitter {
     });
   }
 
-  // Units are pieces of the axis before the last: vectors along it, one for each element of a run,
-  // are stored interleaved; what is left of a line is taken one by one.
+  // Units are pieces of the axis before the last.
   void interleaved() {
     Scope& root = k_.root();
-    int run = f_.rank - 1, line = f_.rank - 2, lanes = f_.plan.lanes;
-    int64_t n = f_.plan.interleaved;
-    const atlas::Body& body = f_.block.stages[0].body;
-    atlas::Body values = body;
-    auto store = std::ranges::find(values.instrs, atlas::Code::store, &atlas::Instr::code);
-    // The store becomes the value itself, so that the other numbers stay.
-    const atlas::Instr stored = std::exchange(*store, {});
-    store->code = atlas::Code::arithmetic;
-    store->op = ir::Op::bitcast;
-    store->type = store->from = stored.type;
-    store->args[0] = stored.args[0];
+    const int line = f_.rank - 2;
     root.seek();
     Value* length = emit_expr(root, f_.extent(line)).v;
     Value* pieces = emit_expr(root, ceil_div(f_.extent(line), Expr(interleaved_unit))).v;
     root.seek();
+    Interleaved runs(f_);
     emit_loop(root, k_.begin, k_.end, k_.i64(1), true, [&](Scope& unit, Value* number) {
       Value* outer = ir_.CreateUDiv(number, pieces);
       Value* low = ir_.CreateMul(ir_.CreateSub(number, ir_.CreateMul(outer, pieces)),
@@ -242,60 +233,8 @@ class LoopEmitter {
       unit.seek();
       Value* count = ir_.CreateBinaryIntrinsic(Intrinsic::smin, k_.i64(interleaved_unit),
                                                ir_.CreateSub(length, low));
-      Value *whole = ir_.CreateAdd(low, ir_.CreateAnd(count, k_.i64(-lanes))),
-            *high = ir_.CreateAdd(low, count);
-      emit_loop(unit, low, whole, k_.i64(lanes), false,
-                [&](Scope& s, Value* i) { vectors_of_run(s, i, values, stored); });
-      emit_loop(unit, whole, high, k_.i64(1), false, [&](Scope& s, Value* i) {
-        s.set_axis(line, i);
-        emit_loop(s, k_.i64(0), k_.i64(n), k_.i64(1), true, [&](Scope& one, Value* c) {
-          one.set_axis(run, c);
-          emit_body(one, body);
-        });
-      });
+      runs.emit(unit, low, ir_.CreateAdd(low, count));
     });
-  }
-
-  /// One vector along the line from coordinate i for each element of the run, stored interleaved.
-  void vectors_of_run(Scope& scope, Value* i, const atlas::Body& values,
-                      const atlas::Instr& stored) {
-    int run = f_.rank - 1, line = f_.rank - 2, lanes = f_.plan.lanes, n = f_.plan.interleaved;
-    std::vector<Value*> rows;
-    for (int c = 0; c < n; ++c) {
-      scope.seek();
-      Scope copy(scope, false);
-      copy.set_axis(run, k_.i64(c));
-      copy.set_axis(line, i);
-      copy.set_lanes(line, lanes);
-      LaneValue x = emit_body(copy, values)[stored.args[0]];
-      copy.seek();
-      rows.push_back(to_memory(k_, stored.type, splat(k_, x, lanes)));
-      scope.move_to(ir_.GetInsertBlock());
-    }
-    scope.seek();
-    Scope origin(scope, false);
-    origin.set_axis(run, k_.i64(0));
-    origin.set_axis(line, i);
-    origin.set_lanes(run, lanes);
-    Value* address = *vector_address(origin, stored.buffer, stored.expr);
-    // Lane l of vector o is element p % n of pixel p / n, p = o * lanes + l.
-    for (int o = 0; o < n; ++o) {
-      Value* out = nullptr;
-      for (int c = 0; c < n; ++c) {
-        std::vector<int> order(static_cast<size_t>(lanes));
-        for (int l = 0; l < lanes; ++l) {
-          int p = o * lanes + l;
-          order[static_cast<size_t>(l)] = p % n == c ? lanes + p / n : l;
-        }
-        Value* from = rows[static_cast<size_t>(c)];
-        out = ir_.CreateShuffleVector(out ? out : llvm::PoisonValue::get(from->getType()), from,
-                                      order);
-      }
-      Value* at = ir_.CreateConstGEP1_64(out->getType(), address, static_cast<uint64_t>(o));
-      ir_.CreateAlignedStore(out, at, llvm::Align(static_cast<uint64_t>(size_of(stored.type))));
-    }
-    origin.seek();
-    scope.move_to(ir_.GetInsertBlock());
   }
 
   // Points [low, high) of the lane axis, at least one of them.
@@ -332,10 +271,8 @@ class LoopEmitter {
       emit_if(scope, ir_.CreateNot(truth), [&](Scope& s) { ranges(s, fails, low, high, length); });
       return;
     }
-    // Rising: from ceil(-rest / slope) on; falling: up to floor(rest / -slope).
-    bool rises = split->slope > 0;
-    Expr at = rises ? ceil_div(-split->rest, Expr(split->slope))
-                    : floor_div(split->rest, Expr(-split->slope)) + Expr(1);
+    const bool rises = split->slope > 0;
+    const Expr at = first_beyond(*split);
     Value* middle = emit_expr(scope, at).v;
     scope.seek();
     middle = ir_.CreateBinaryIntrinsic(Intrinsic::smax, middle, low);

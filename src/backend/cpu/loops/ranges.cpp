@@ -52,6 +52,9 @@ bool follows(const Expr& e, const Expr& known) {
   return more.is_const() && more.constant_value() >= 0;
 }
 
+// Not negative where e is.
+Expr beyond(const Expr& e) { return Expr(-1) - e; }
+
 bool has_effect(const Instr& i) {
   bool divides =
       i.code == Code::arithmetic && is_int(i.type) && (i.op == ir::Op::div || i.op == ir::Op::rem);
@@ -151,21 +154,43 @@ std::optional<Comparison> first_comparison(const Body& body, int lane_axis) {
   return std::nullopt;
 }
 
-Body assume(const Body& body, ValueId id, bool truth) {
+// Rising: from ceil(-rest / slope) on; falling: up to floor(rest / -slope).
+Expr first_beyond(const Comparison& c) {
+  return c.slope > 0 ? ceil_div(-c.rest, Expr(c.slope))
+                     : floor_div(c.rest, Expr(-c.slope)) + Expr(1);
+}
+
+Body assume(const Body& body, const Expr& known) {
   Rewriting out(body);
-  auto beyond = [](const Expr& e) { return Expr(-1) - e; };  // not negative where e is
-  Expr known = *margin(body, id);
-  if (!truth) known = beyond(known);
   for (ValueId k = 0; k < body.instrs.size(); ++k) {
     auto other = margin(body, k);
-    if (k == id)
-      out.put(k, DType::b8, truth);
-    else if (other && (follows(*other, known) || follows(beyond(*other), known)))
-      out.put(k, DType::b8, follows(*other, known));  // what the assumption decides too
+    if (other && (follows(*other, known) || follows(beyond(*other), known)))
+      out.put(k, DType::b8, follows(*other, known));
     else
       fold(out, k);
   }
   return without_dead(out.take());
+}
+
+Body assume(const Body& body, ValueId id, bool truth) {
+  const Expr holds = *margin(body, id);
+  return assume(body, truth ? holds : beyond(holds));
+}
+
+Expr known_of(const Comparison& c, int lane_axis, const Expr& extent, bool truth) {
+  const Expr holds = Expr::axis(lane_axis, extent) * Expr(c.slope) + c.rest;
+  return truth ? holds : beyond(holds);
+}
+
+Body at_place(const Body& body, int axis, int64_t place) {
+  Body placed = body;
+  for (Instr& i : placed.instrs)
+    if (i.expr.has_axis(axis))
+      i.expr = i.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
+        if (a.kind != Atom::Kind::axis || a.id != axis) return std::nullopt;
+        return Expr(place);
+      });
+  return assume(placed, Expr(0));  // which decides the comparisons of constants
 }
 
 }  // namespace hologram::cpu

@@ -22,6 +22,18 @@ struct Comparison {
 /// same for all lanes (slope 0).
 std::optional<Comparison> first_comparison(const atlas::Body& body, int lane_axis);
 
+/// Where along the lane axis the outcome of a comparison (of slope other than 0) changes: the first
+/// place of the upper range.
+Expr first_beyond(const Comparison& c);
+
+/// What the body is at one place of an axis.
+atlas::Body at_place(const atlas::Body& body, int axis, int64_t place);
+
+/// What is not negative where a comparison along `lane_axis` has this outcome, and only there.
+Expr known_of(const Comparison& c, int lane_axis, const Expr& extent, bool truth);
+/// What is left of the body where this is known not to be negative.
+atlas::Body assume(const atlas::Body& body, const Expr& known);
+
 /// What is left of the body where value `id` (b8) is known; it raises the same errors.
 atlas::Body assume(const atlas::Body& body, atlas::ValueId id, bool truth);
 
