@@ -8,8 +8,9 @@ took longest for.
     python bench/architectures.py [--threads 2] [--seconds 1] [--only bert,vit] [--train] [--package transformers] [--limit 300]
 
 With --train one step in training mode (two images of each, with dropout where the model has it; where eager cannot, in evaluation mode)
-is compared instead, and nothing is timed: the gradients of all parameters, and buffers such as running averages. Gradients that
-differ by more than 1e-3 are right where eager's own change as much once its parameters are moved by one rounding.
+is compared instead, and nothing is timed: the gradients of all parameters, and buffers such as running averages. At the kink of a ReLU a
+rounding decides over a whole gradient; so those that differ by more than 1e-3 are tried with other weights, up to four times: chance
+does not hit the same parameter each time, a fault does.
 Packages that are missing are left out (`pip install hologram-compute[architectures]`). A model that ends its process or exceeds --limit
 costs that model only.
 """
@@ -30,6 +31,9 @@ from turns import take_turns
 
 import hologram_torch
 
+CLOSE, TRIES = 1e-3, 4
+
+
 def tensors(output) -> list:
     if isinstance(output, torch.Tensor):
         return [output]
@@ -46,15 +50,6 @@ def step(call, model) -> dict:
     return {n: p.grad for n, p in model.named_parameters() if p.grad is not None} | dict(model.named_buffers())
 
 
-def moved(model):
-    """A copy whose parameters are one rounding off, up or down."""
-    model, generator = copy.deepcopy(model), torch.Generator().manual_seed(8)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.mul_(1 + 2**-23 * torch.randint(-1, 2, p.shape, generator=generator))
-    return model
-
-
 def both(value):
     """Two images, clips or pairs of frames in place of one."""
     if isinstance(value, torch.Tensor) and value.dim() > 3 and len(value) == 1:
@@ -62,29 +57,26 @@ def both(value):
     return value
 
 
-def difference(ours, theirs) -> float:
-    """The largest difference beside the largest element of each tensor; what is nearly zero counts beside the largest of all."""
+def differences(ours, theirs) -> list:
+    """The largest difference beside the largest element, of each tensor; what is nearly zero counts beside the largest of all."""
     ours, theirs = list(ours), list(theirs)
     if [t.shape for t in ours] != [t.shape for t in theirs]:
-        return math.inf
+        return [math.inf]
     pairs = [(a.double(), b.double()) for a, b in zip(ours, theirs) if b.is_floating_point() and b.numel() > 0]
     floor = 1e-4 * max((b.abs().max().item() for _, b in pairs), default=0.0)
-    worst = 0.0
-    for a, b in pairs:
-        error = (a - b).abs().max().item() / max(b.abs().max().item(), floor, 1e-30)
-        worst = max(worst, error if error == error else math.inf)
-    return worst
+    errors = ((a - b).abs().max().item() / max(b.abs().max().item(), floor, 1e-30) for a, b in pairs)
+    return [error if error == error else math.inf for error in errors]
+
+
+def difference(ours, theirs) -> float:
+    return max(differences(ours, theirs), default=0.0)
 
 
 def measure(name: str, build, train: bool, seconds: float) -> dict:
-    torch.manual_seed(0)
-    torch._dynamo.reset()
     hologram_torch.reset_stats()
-    model, arguments, named = build()
-    model.eval()  # random operators off
-    row = {"name": name, "difference": math.inf, "allowed": 1e-3, "error": None}
+    row = {"name": name, "difference": math.inf, "error": None}
     try:
-        (compare_steps if train else compare)(row, model, arguments, named, seconds)
+        compare_steps(row, build) if train else compare(row, *built(build, 0), seconds)
     except EagerFailed:
         raise
     except Exception as error:
@@ -94,8 +86,16 @@ def measure(name: str, build, train: bool, seconds: float) -> dict:
     row["graphs"], row["fallback"] = stats["graphs"], sorted(stats["fallback_ops"])
     if stats["failed_graphs"]:
         row["error"] = row["error"] or f"{stats['failed_graphs']} graphs failed to compile"
-    row["right"] = row["difference"] < row["allowed"] and not row["error"]
+    row["right"] = row["difference"] < CLOSE and not row["error"]
     return row
+
+
+def built(build, seed) -> tuple:
+    """→ (model, arguments, keywords)"""
+    torch._dynamo.reset()
+    torch.manual_seed(seed)
+    model, arguments, named = build()
+    return model.eval(), arguments, named  # random operators off
 
 
 class EagerFailed(Exception):
@@ -121,18 +121,18 @@ def eager_step(model, arguments, named) -> tuple:
     raise EagerFailed(str(failed)) from failed
 
 
-def compare_steps(row, model, arguments, named, _) -> None:
-    model, call, theirs = eager_step(model, arguments, named)
-    row["mode"] = "training" if model.training else "evaluation"
-    copied = copy.deepcopy(model)
-    compiled = compile_(copied)
-    ours = step(lambda _: call(compiled), copied)
-    if ours.keys() != theirs.keys():
-        raise ValueError(f"gradients of other parameters: {sorted(ours.keys() ^ theirs.keys())[:3]}")
-    row["difference"] = difference(ours.values(), theirs.values())
-    if row["difference"] >= row["allowed"]:
-        other = moved(model)
-        row["allowed"] = max(row["allowed"], 3 * difference(step(call, other).values(), theirs.values()))
+def compare_steps(row, build) -> None:
+    least, row["tries"] = None, 0
+    while row["tries"] < TRIES and not row["difference"] < CLOSE:
+        model, call, theirs = eager_step(*built(build, row["tries"]))
+        row["mode"] = "training" if model.training else "evaluation"
+        compiled = compile_(model)  # eager's step was a copy's
+        ours = step(lambda _, call=call, compiled=compiled: call(compiled), model)
+        if ours.keys() != theirs.keys():
+            raise ValueError(f"gradients of other parameters: {sorted(ours.keys() ^ theirs.keys())[:3]}")
+        found = differences(ours.values(), theirs.values())
+        least = found if least is None else list(map(min, least, found))
+        row["difference"], row["tries"] = max(least, default=0.0), row["tries"] + 1
 
 
 def compare(row, model, arguments, named, seconds) -> None:
@@ -167,8 +167,8 @@ def line(row) -> str:
                  f" {row['eager'] * 1e3:8.2f} ms  ratio {row['ratio']:5.2f}  ")  # fmt: skip
     fallen = f"  calls {', '.join(row['fallback'])}" if row["fallback"] else ""
     wrong = "" if row["right"] else f"  WRONG {row['error'] or ''}"
-    beside = f" (allowed {row['allowed']:.0e})" if row.get("allowed", 0) > 1e-3 else ""
-    beside += f" in {row['mode']}" if "mode" in row else ""
+    beside = f" in {row['mode']}" if "mode" in row else ""
+    beside += f" of {row['tries']} tries" if row.get("tries", 1) > 1 else ""
     return f"{row['name']:44} {times}difference {row['difference']:.0e}{beside}  graphs {row['graphs']}{wrong}{fallen}"
 
 

@@ -377,11 +377,13 @@ class Scaled(torch.nn.Module):
         return y * 1.002 if self.error and torch.compiler.is_compiling() else y
 
 
-@pytest.mark.parametrize("error, batch", [(False, True), (True, True), (False, False)])
-def test_a_training_step_is_compared(error, batch):
-    row = architectures.measure("scaled", lambda: (Scaled(error, batch), (torch.rand(1, 3, 6, 6),), {}), True, 0.01)
-    assert row["right"] is not error and row["error"] is None
-    assert row["mode"] == ("training" if batch else "evaluation") and (0.0019 < row["difference"] < 0.0021) is error
+@pytest.mark.parametrize("errors, batch", [([False], True), ([True] * 4, True), ([False], False), ([True, False], True)])
+def test_a_training_step_is_compared(errors, batch):
+    """Again with other weights where it differs: a difference of once is chance."""
+    wrong = iter(errors)
+    row = architectures.measure("scaled", lambda: (Scaled(next(wrong), batch), (torch.rand(1, 3, 6, 6),), {}), True, 0.01)
+    assert row["right"] is not errors[-1] and row["error"] is None and row["tries"] == len(errors)
+    assert row["mode"] == ("training" if batch else "evaluation") and (0.0019 < row["difference"] < 0.0021) is errors[-1]
 
 
 def test_an_architecture_that_fails_when_compiled_is_wrong():
