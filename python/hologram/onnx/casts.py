@@ -1,6 +1,5 @@
 # hologram/onnx/casts.py: conversions of element types
 # mypy: ignore-errors
-import ml_dtypes
 import numpy as np
 
 from hologram.onnx import tensors
@@ -45,7 +44,7 @@ def convert(x, dtype, saturate=True, rounding="up"):
         if name in _FINITE:
             return _narrow(x.astype(np.float32), dtype, saturate)
         if name in ("int4", "uint4", "int2", "uint2"):
-            info = ml_dtypes.iinfo(dtype)
+            info = tensors.of_ml_dtypes("iinfo")(dtype)
             whole = np.asarray(x.astype(np.float32) if x.dtype.kind == "V" else x)
             whole = whole.astype(np.int64) if whole.dtype.kind != "f" else np.trunc(whole).astype(np.int64)
             bits = info.bits
@@ -63,7 +62,7 @@ def convert(x, dtype, saturate=True, rounding="up"):
 def _narrow(x, dtype, saturate):
     if dtype.name == "float4_e2m1fn":
         return np.clip(x, -6, 6).astype(dtype)
-    most = float(ml_dtypes.finfo(dtype).max)
+    most = float(tensors.of_ml_dtypes("finfo")(dtype).max)
     y = x.astype(dtype)
     if not saturate:
         if dtype.name == "float8_e4m3fn":
@@ -88,7 +87,7 @@ def _powers(x, saturate, rounding):
     special = exponent == 0xFF
     raised = exponent + (more & (exponent < 0xFE if saturate else exponent < 0xFF)).astype(np.uint32)
     out = np.where(special, np.where(fraction == 0, 0xFE if saturate else 0xFF, 0xFF), raised).astype(np.uint8)
-    return out.view(ml_dtypes.float8_e8m0fnu)
+    return out.view(tensors.of_ml_dtypes("float8_e8m0fnu"))
 
 
 @operator("BitCast")

@@ -79,9 +79,7 @@ def _quantize_apart(call, x, scale, zero, out):
         if zero is not None:
             whole = zero.astype(np.int8) if out.name.startswith("int") else zero.astype(np.uint8)
             y = y + spread_array(whole, x.shape, axis, block).astype(np.float32)
-        import ml_dtypes
-
-        info = ml_dtypes.iinfo(out)
+        info = tensors.of_ml_dtypes("iinfo")(out)
         return np.clip(y, info.min, info.max).astype(np.int8).astype(out)
 
     return _apart(call, "QuantizeLinear", apply, x, scale, zero)

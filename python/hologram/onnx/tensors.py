@@ -6,23 +6,13 @@ import stat
 
 import numpy as np
 
-try:
-    import ml_dtypes
-except ImportError as error:
-    raise ImportError("hologram.from_onnx needs the package ml_dtypes: pip install 'hologram-compute[onnx]'") from error
-
 from hologram.onnx import wire
 
 _OWN = {
-    "FLOAT": "float32", "DOUBLE": "float64", "FLOAT8E4M3FN": "float8_e4m3fn", "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
+    "FLOAT": "float32", "DOUBLE": "float64", "STRING": "object", "FLOAT8E4M3FN": "float8_e4m3fn", "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
     "FLOAT8E5M2": "float8_e5m2", "FLOAT8E5M2FNUZ": "float8_e5m2fnuz", "FLOAT8E8M0": "float8_e8m0fnu", "FLOAT4E2M1": "float4_e2m1fn",
 }  # fmt: skip
-_DTYPES = {}  # by number
-for _number, _name in enumerate(wire.TYPES):
-    _name = _OWN.get(_name, _name.lower())
-    if _name not in ("undefined", "string") and (hasattr(np, _name) or hasattr(ml_dtypes, _name)):
-        _DTYPES[_number] = np.dtype(getattr(ml_dtypes, _name, None) or _name)
-_DTYPES[wire.TYPES.index("STRING")] = np.dtype(object)
+_NAMES = [_OWN.get(name, name.lower()) for name in wire.TYPES]  # NumPy's and ml_dtypes', by number
 _BITS = {1: np.uint8, 2: np.uint16}  # what floats of so many bytes are written as
 SMALL = 4096  # bytes
 
@@ -48,17 +38,27 @@ class Folder:
         return place
 
 
+def of_ml_dtypes(name):
+    """What the package ml_dtypes, which is slow to import, has of the name, or None."""
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise ImportError(f"hologram.from_onnx needs the package ml_dtypes for {name}: pip install 'hologram-compute[onnx]'") from error
+    return getattr(ml_dtypes, name, None)
+
+
 def dtype_of(number):
     """NumPy's dtype of a TensorProto.DataType; NotImplementedError for what NumPy has nothing for."""
-    if number not in _DTYPES:
-        name = wire.TYPES[number].lower() if 0 <= number < len(wire.TYPES) else number
+    name = _NAMES[number] if 0 < number < len(_NAMES) else str(number)
+    own = name if name in np.sctypeDict else of_ml_dtypes(name) if name in _NAMES else None
+    if own is None:
         raise NotImplementedError(f"tensors of type {name} are not supported")
-    return _DTYPES[number]
+    return np.dtype(own)
 
 
 def number_of(dtype):
     """The TensorProto.DataType of a dtype."""
-    return next(number for number, own in _DTYPES.items() if own == dtype)
+    return _NAMES.index(np.dtype(dtype).name)
 
 
 def array_of(tensor, folder):
