@@ -34,7 +34,7 @@ std::string version_words(uint32_t v) {
 // Mesa's layer that puts the display's GPU first asks Wayland, and prints an error in processes
 // without a session. Without a display or a wish of the user's it has nothing to say.
 void quiet_device_selection() {
-  const auto has = [](const char* name) { return std::getenv(name) != nullptr; };
+  const auto has = [](const char* name) { return !settings::foreign(name).empty(); };
   if (has("XDG_RUNTIME_DIR") || has("DISPLAY") || has("DRI_PRIME") || has("MESA_VK_DEVICE_SELECT"))
     return;
   setenv("NODEVICE_SELECT", "1", 0);
