@@ -31,17 +31,23 @@ explanation.save("plan.svg")
 _STAGES = "fx,graph,plan,atlas,llvm,asm"
 
 
+def _run(command, **where) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, **where)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])} failed:\n{done.stderr}")
+    return done.stdout
+
+
 @functools.cache
 def _found() -> dict:
     """Texts by stage, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "small.py").write_text(_RUN)
         env = dict(os.environ, HOLOGRAM_DUMP=_STAGES, HOLOGRAM_DUMP_DIR="dump", HOLOGRAM_CACHE_DIR="off")
-        said = subprocess.run([sys.executable, "small.py"], cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
+        said = _run([sys.executable, "small.py"], cwd=folder, env=env)
         texts = {p.name.split(".", 1)[1].removesuffix(".txt"): p.read_text() for p in Path(folder, "dump").iterdir()}
         graph = next(Path(folder, "dump").glob("*.graph.txt"))
-        canon = [sys.executable, "-m", "hologram", "graph", "canon", str(graph)]
-        texts["canon"] = subprocess.run(canon, capture_output=True, text=True, check=True).stdout
+        texts["canon"] = _run([sys.executable, "-m", "hologram", "graph", "canon", str(graph)])
         texts["explained"], texts["picture"] = said, Path(folder, "plan.svg").read_text()
         return {name: text.replace(folder + os.sep, "") for name, text in texts.items()}
 
