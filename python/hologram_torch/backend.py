@@ -16,7 +16,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
 
     import torch
 
-    from . import direct, owners, parameters, precision, runtimes
+    from . import direct, owners, parameters, precision, runtimes, twice
     from .capture import decomp, partition, rewrite
     from .compiler import compile_graph
     from .options import Options
@@ -49,6 +49,7 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     loaded = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(runtimes.owning(owners.own(chosen)))  # for what tracing looks at
+        stack.enter_context(twice.explained())
         if keep:
             loaded = stack.enter_context(saved.loading(f"{chosen.tag()}{'+'.join(sorted(brief))}{static is None:d}"))
         torch._dynamo.utils.counters["aot_autograd"]["total"] += 1  # DDPOptimizer looks here for who traces by AOTAutograd

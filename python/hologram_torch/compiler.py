@@ -66,7 +66,7 @@ def compile_native(module, options: Options, name: str):
     def make(treatment):
         program = _translate(module, task, None, treatment)
         if program.host.calls:
-            raise Unsupported("an operator of PyTorch's")
+            raise Unsupported(f"PyTorch's {', '.join(sorted({name for name, *_ in program.fallbacks})) or 'operators'}")
         if any(kind in ("argument", "argument_view", "again") for kind, *_ in program.results):
             raise Unsupported("a result that is an argument, or another result")
         return program

@@ -58,6 +58,11 @@ def choose(kind: str, backend: str):
     _chosen[kind] = backend
 
 
+def chosen(kind: str) -> str | None:
+    """What choose() said of a type of device."""
+    return _chosen.get(kind)
+
+
 def in_host_memory(device: str) -> bool:
     """Whether the device, "cpu" or "cuda:0", has the host's memory, as ours has."""
     return device == "cpu" or device.startswith(EXTENSION)

@@ -7,19 +7,7 @@ import torch
 from hologram import Buffer, Executor
 
 from .eager import functional
-from .eager.buffers import buffer_to_tensor, tensor_to_buffer, validate_tensor_compatible
-
-_BACKENDS = {"cpu": "cpu", "cuda": "cuda", "mps": "metal"}
-
-
-def match_device(tensor, backend=None):
-    """Name of the backend for the tensor's device, or `backend` if that is given and fits."""
-    name = _BACKENDS.get(tensor.device.type)
-    if name is None:
-        raise ValueError(f"no backend runs on {tensor.device}")
-    if backend not in (None, "auto", name):
-        raise ValueError(f"backend {backend!r} does not run on {tensor.device}; expected {name!r}")
-    return name
+from .eager.buffers import buffer_to_tensor, match_device, tensor_to_buffer, validate_tensor_compatible
 
 
 def create_executor_for_tensor(tensor):

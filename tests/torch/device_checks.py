@@ -359,6 +359,22 @@ def check_transforms_of_functions():
         assert torch.allclose(f(arguments.to(DEVICE)).cpu(), f(arguments), atol=1e-6), transform
 
 
+def check_functions_of_hologram_torch():
+    import hologram_torch
+
+    x = torch.randn(4, 3)
+
+    def work(device, x):
+        with hologram_torch.Executor() as executor:
+            y = hologram_torch.functional.gelu(executor, hologram_torch.functional.mul(x, x))
+        (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        assert y.device.type == g.device.type == device
+        return y, g, torch.autograd.grad(g.sum(), x)
+
+    left = used("fallback_ops", lambda: torch.testing.assert_close(*on_both(work, x.requires_grad_())))
+    assert not left and hologram_torch.utils.match_device(there(1)) == "cpu", left
+
+
 def run() -> dict:
     """Name of each check -> what went wrong, or None."""
     import hologram_torch

@@ -1,6 +1,7 @@
 # tests/torch/test_functional.py: hologram_torch.functional, nn, autograd, utils and HologramTensor
 import copy
 import gc
+import types
 import weakref
 
 import hologram
@@ -59,6 +60,9 @@ def test_binary(executor, name):
         ours(executor, torch.ones(2), torch.ones(3))
     with pytest.raises(TypeError, match="one dtype"):
         ours(executor, torch.ones(2), torch.ones(2, dtype=torch.float64))
+    for dtype in (torch.uint8, torch.int64):
+        x, y = torch.tensor([3, 2]).to(dtype), torch.tensor([1, 2]).to(dtype)
+        torch.testing.assert_close(ours(x, y), theirs(x, y))
 
 
 def test_linear(executor):
@@ -68,6 +72,8 @@ def test_linear(executor):
         torch.testing.assert_close(functional.linear(executor, x, weight), F.linear(x, weight))
     operands = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 3, 4), (6, 4), (6,))]
     assert torch.autograd.gradcheck(functional.linear, operands)
+    with pytest.raises(TypeError, match="linear_bias: floats of one dtype"):
+        functional.linear(weight, weight, bias.double())
     with pytest.raises(ValueError, match="do not go together"):
         functional.linear(executor, torch.randn(3, 5), weight)
 
@@ -75,7 +81,7 @@ def test_linear(executor):
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_losses(executor, reduction):
     x, t = torch.rand(5, 3), torch.rand(5, 3)
-    classes = torch.tensor([0, 2, 1, 1, 0])
+    classes = torch.tensor([0, 2, 1, -100, 0])
     for ours, theirs, a, b in (
         (functional.mse_loss, F.mse_loss, x, t),
         (functional.binary_cross_entropy, F.binary_cross_entropy, x, t),
@@ -127,7 +133,10 @@ def test_modules(executor):
         torch.testing.assert_close(ours(executor, x), theirs(x))
     with pytest.warns(UserWarning, match="dim"):
         nn.Softmax()
-    torch.testing.assert_close(nn.MSELoss("sum")(x, x + 1), torch.tensor(32.0 * 512))
+    p, classes = x[:, :3].sigmoid(), torch.arange(32) % 3
+    for name, operands in {"MSELoss": (x, x + 1), "BCELoss": (p, p.flip(0)), "CrossEntropyLoss": (x[:, :3], classes)}.items():
+        ours, theirs = (getattr(module, name)(reduction="sum") for module in (nn, torch.nn))
+        torch.testing.assert_close(ours(executor, *operands), theirs(*operands))
     y = x.clone()
     assert nn.ReLU(inplace=True)(y) is y and (y >= 0).all()
 
@@ -139,6 +148,12 @@ def test_misuse(executor):
         functional.relu(executor, torch.zeros(3, dtype=torch.complex64))
     with pytest.raises(ValueError, match="meta"):
         functional.relu(executor, torch.zeros(3, device="meta"))
+    with pytest.raises(TypeError, match="gelu: floats of one dtype are expected, got torch.int64"):
+        functional.gelu(executor, torch.ones(3, dtype=torch.int64))
+    with pytest.raises(TypeError, match="relu: floats or integers"):
+        functional.relu(torch.ones(3, dtype=torch.bool))
+    with pytest.raises(TypeError, match="targets of integers"):
+        functional.cross_entropy(torch.ones(2, 2), torch.ones(2))
     with hologram.Executor("interp") as other, pytest.raises(ValueError, match="'cpu' is expected, got one of 'interp'"):
         functional.relu(other, torch.zeros(3))
     executor.cleanup()
@@ -231,42 +246,92 @@ def test_hologram_tensor():
     del tensor
 
 
+@pytest.fixture
+def native():
+    """Inside, PyTorch runs nothing for us."""
+    hologram_torch.reset_stats()
+    yield
+    assert hologram_torch.stats()["fallback_ops"] == {}
+
+
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_gradients_of_gradients(name):
+def test_gradients_of_gradients(name, native):
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(ELEMENTWISE[name][0], (x,))
 
 
-def test_gradients_of_gradients_of_several_operands():
+def test_gradients_of_gradients_of_several_operands(native):
     x, y = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     for name, (ours, _) in BINARY.items():
         assert torch.autograd.gradgradcheck(ours, (x, y + 3)), name
     assert torch.autograd.gradgradcheck(lambda v: functional.mul(v, v), (x,))  # one tensor for two operands
     assert torch.autograd.gradgradcheck(functional.linear, (x, y, torch.randn(3, dtype=torch.float64, requires_grad=True)))
-    for reduction in ("mean", "sum", "none"):
-        p, t = x.sigmoid(), torch.rand(3, 4, dtype=torch.float64)
-        assert torch.autograd.gradgradcheck(lambda v, r=reduction: functional.binary_cross_entropy(v.sigmoid(), t, r), (x,))
-        assert torch.autograd.gradgradcheck(lambda v, r=reduction: functional.mse_loss(v, t, r), (p.detach().requires_grad_(),))
-        classes = torch.tensor([0, 3, 1])
+    p, t, classes = x.sigmoid().detach().requires_grad_(), torch.rand(3, 4, dtype=torch.float64), torch.tensor([0, -100, 1])
+    for reduction in ("mean", "none"):
+        assert torch.autograd.gradgradcheck(lambda v, r=reduction: functional.binary_cross_entropy(v, t, r), (p,))
+        assert torch.autograd.gradgradcheck(lambda v, r=reduction: functional.mse_loss(v, t, r), (p,))
         assert torch.autograd.gradgradcheck(lambda v, r=reduction: functional.cross_entropy(v, classes, r), (x,))
 
 
-def test_transforms_of_torch_func():
-    x, weight, bias = torch.randn(5, 4), torch.randn(3, 4), torch.randn(3)
+def tanh_of_linear(weight, bias, x, of):
+    return of.tanh(of.linear(x, weight, bias)).pow(2).sum()
 
-    def loss(weight, bias, x, of):
-        return of.linear(x, weight, bias).tanh().pow(2).sum()
 
-    for transform in (
-        lambda of: torch.func.grad(loss, argnums=(0, 1))(weight, bias, x, of),
-        lambda of: torch.func.vmap(lambda row: of.gelu(of.linear(row, weight, bias)))(x),
-        lambda of: torch.func.vmap(torch.func.grad(loss), in_dims=(None, None, 0, None))(weight, bias, x, of),
-        lambda of: torch.func.jvp(lambda v: of.softmax(v, dim=-1), (x,), (torch.ones_like(x),)),
-        lambda of: torch.func.hessian(lambda v: of.sigmoid(v).sum())(x[0]),
-        lambda of: torch.func.jacrev(of.relu)(x[0]),
-    ):
-        named = type("theirs", (), {n: staticmethod(getattr(F, n)) for n in ("linear", "gelu", "softmax", "sigmoid", "relu")})
-        torch.testing.assert_close(transform(functional), transform(named))
+X, WEIGHT, BIAS = torch.randn(5, 4), torch.randn(3, 4), torch.randn(3)
+TRANSFORMS = {  # of functions of a namespace, ours or PyTorch's
+    "grad": lambda of: torch.func.grad(tanh_of_linear, argnums=(0, 1))(WEIGHT, BIAS, X, of),
+    "grad of grad of grad": lambda of: torch.func.grad(
+        lambda a: torch.func.grad(lambda b: torch.func.grad(lambda v: of.tanh(v).sum())(b).sum())(a).sum())(X),
+    "vmap": lambda of: torch.func.vmap(lambda row: of.gelu(of.linear(row, WEIGHT, BIAS)))(X),
+    "vmap of grad": lambda of: torch.func.vmap(torch.func.grad(tanh_of_linear), in_dims=(None, None, 0, None))(WEIGHT, BIAS, X, of),
+    "jvp": lambda of: torch.func.jvp(lambda v: of.softmax(v, dim=-1), (X,), (torch.ones_like(X),)),
+    "jvp of vmap": lambda of: torch.func.jvp(torch.func.vmap(of.gelu), (X,), (X,)),
+    "jacrev": lambda of: torch.func.jacrev(of.relu)(X[0]),
+    "jacfwd": lambda of: torch.func.jacfwd(of.sigmoid)(X[0]),
+    "hessian": lambda of: torch.func.hessian(lambda v: of.div(of.gelu(v), of.add(v, v)).sum())(X[0].abs() + 1),
+    "hessian of a loss": lambda of: torch.func.hessian(lambda v: of.cross_entropy(v, torch.tensor([0, 1, -100, 3, 0])))(X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_of_torch_func(name, native):
+    theirs = types.SimpleNamespace(**{n: getattr(F, n, getattr(torch, n, None)) for n in functional.__all__})
+    torch.testing.assert_close(TRANSFORMS[name](functional), TRANSFORMS[name](theirs))
+
+
+def test_forward_derivatives_outside_of_torch_func(native):
+    with torch.autograd.forward_ad.dual_level(), torch.no_grad():
+        dual = torch.autograd.forward_ad.make_dual(X, torch.ones_like(X))
+        got, want = (torch.autograd.forward_ad.unpack_dual(f(dual)).tangent for f in (functional.sigmoid, torch.sigmoid))
+    torch.testing.assert_close(got, want)
+
+
+def test_other_sizes_compile_one_more_graph(native):
+    def twice(n):
+        x = torch.randn(n, 3, dtype=torch.float64, requires_grad=True)
+        (g,) = torch.autograd.grad(functional.tanh(x).sum(), x, create_graph=True)
+        g.pow(2).sum().backward()
+        y = x.detach().tanh()
+        torch.testing.assert_close(x.grad, 2 * (1 - y * y) * -2 * y * (1 - y * y))
+
+    graphs = [twice(n) or hologram_torch.stats()["graphs"] for n in range(20, 26)]
+    assert graphs[1] == graphs[-1]
+
+
+def test_in_graphs(executor):
+    torch._dynamo.reset()
+    net = torch.nn.Sequential(nn.Linear(executor, 4, 3), nn.ReLU(), nn.GELU(), nn.Softmax(-1))
+
+    def loss(x):
+        return nn.CrossEntropyLoss()(functional.mul(executor, net(x), 2 * torch.ones(1)), torch.arange(5) % 3)
+
+    x = torch.randn(5, 4, requires_grad=True)
+    hologram_torch.reset_stats()
+    torch._dynamo.utils.counters.clear()
+    got, want = torch.compile(loss, backend="hologram")(x), loss(x)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(torch.autograd.grad(got, x), torch.autograd.grad(want, x))
+    assert not torch._dynamo.utils.counters["graph_break"] and not hologram_torch.stats()["fallback_ops"]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -22,6 +22,9 @@ def test_operator(name):
     given = arguments(name, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(operator(*given), REFERENCE[name](*given))
     assert torch.autograd.gradcheck(operator, given)
+    assert torch.autograd.gradgradcheck(operator, given)
+    axes = tuple(0 if isinstance(v, torch.Tensor) and v.dim() > 1 else None for v in given)
+    torch.testing.assert_close(torch.func.vmap(operator, axes)(*given), torch.func.vmap(REFERENCE[name], axes)(*given))
     torch.library.opcheck(operator, given)
 
 
@@ -32,7 +35,9 @@ def test_under_torch_compile():
     from hologram_torch.backend import hologram
 
     x = torch.randn(5, 6)
+    hologram_torch.reset_stats()
     for backend in ("aot_eager", hologram):
         torch._dynamo.reset()
         compiled = torch.compile(model, backend=backend, fullgraph=True)
         torch.testing.assert_close(compiled(x), model(x))
+    assert hologram_torch.stats()["fallback_ops"] == {}

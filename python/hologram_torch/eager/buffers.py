@@ -2,21 +2,37 @@
 import numpy as np
 import torch
 
+from .. import runtimes
+
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool
 )  # fmt: skip
 
+_BACKENDS = {"cpu": "cpu", "cuda": "cuda", "mps": "metal"}
 
-def validate_tensor_compatible(tensor):
-    """Raises TypeError unless it is a tensor of a dtype that buffers have, ValueError unless it lies in the host's memory."""
+
+def validate_tensor_compatible(tensor, devices=("cpu",)):
+    """Raises TypeError unless it is a tensor of a dtype that buffers have, ValueError unless it is dense and on one of `devices`, by
+    default in the host's memory."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
     if tensor.dtype not in DTYPES:
         raise TypeError(f"dtype {tensor.dtype} is not supported here; convert with tensor.float()")
     if tensor.layout != torch.strided:
         raise ValueError(f"a dense tensor is expected, this one is {tensor.layout}; use tensor.to_dense()")
-    if tensor.device.type != "cpu":
-        raise ValueError(f"a CPU tensor is expected, this one is on {tensor.device}; use tensor.cpu()")
+    if tensor.device.type not in devices:
+        raise ValueError(f"a tensor on {' or '.join(devices)} is expected, this one is on {tensor.device}; use tensor.cpu()")
+
+
+def match_device(tensor, backend=None):
+    """Name of the backend for the tensor's device, or `backend` if that is given and fits."""
+    kind = tensor.device.type
+    name = runtimes.chosen(kind) if kind == runtimes.EXTENSION else _BACKENDS.get(kind)
+    if name is None:
+        raise ValueError(f"no backend runs on {tensor.device}")
+    if backend not in (None, "auto", name):
+        raise ValueError(f"backend {backend!r} does not run on {tensor.device}; expected {name!r}")
+    return name
 
 
 def as_array(tensor):

@@ -62,7 +62,7 @@ class CustomOperator:
         self._tensors = [kind == "Tensor" for _, kind, _ in arguments]
         if gradient is not None:
             self._differentiate(name, arguments, gradient, results)
-        rule = batch or functools.partial(_broadcast if elementwise else _one_by_one, self.operator, self._several)
+        rule = batch or functools.partial(broadcast if elementwise else _one_by_one, self.operator, self._several)
         torch.library.register_vmap(self.operator, rule)
 
     def __call__(self, *args, **kwargs):
@@ -122,7 +122,7 @@ def _register(name, arguments, returned, kernel, fake):
     operator = torch.library.custom_op(name, run, mutates_args=(), schema=schema, device_types="cpu")
     operator.register_fake(fake or (lambda *values: _returned(_traced(kernel, values), returned, lambda r: r)))
     if not isinstance(kernel, _Program):
-        lowering.add(f"{name.replace('::', '.')}.default", functools.partial(_inlined, kernel, returned))
+        lowering.add(f"{name.replace('::', '.')}.default", functools.partial(inlined, kernel, returned))
     return operator
 
 
@@ -164,7 +164,7 @@ class _Part(Tracer):
         return lifted.value
 
 
-def _inlined(kernel, returned, c, *values):
+def inlined(kernel, returned, c, *values):
     """The operator in a graph of the backend."""
     if any(type(n) is not int for v in values if hasattr(v, "shape") for n in v.shape):
         raise Unsupported("sizes that are symbols")
@@ -204,7 +204,7 @@ def _size(graph, sizes, n):
 
 
 # --- batching rules
-def _broadcast(operator, several, info, in_dims, *values):
+def broadcast(operator, several, info, in_dims, *values):
     rank = max(v.dim() - (d is not None) for v, d in zip(values, in_dims) if isinstance(v, torch.Tensor))
     given = []
     for v, d in zip(values, in_dims):

@@ -1,66 +1,61 @@
 # hologram_torch/eager/library.py: torch.ops.hologram.*, operators that stay whole in graphs
 """Importing this module registers `torch.ops.hologram.add`, `sub`, `mul`, `div`, `relu`, `sigmoid`, `tanh`, `gelu` and `softmax`
-with PyTorch: shapes for tracing, gradients, and kernels on the CPU."""
+with PyTorch: shapes for tracing, gradients to any order, rules for torch.func, kernels on the CPU. Graphs of the backend take
+them in as they do its other operators."""
+
+import functools
 
 import torch
 
+from .. import lowering
 from . import autograd
-from .buffers import as_array, as_tensor
+from .custom import broadcast, inlined
 
-_SHAPES = {
-    "add": lambda x, y: torch.add(x, y),
-    "sub": lambda x, y: torch.sub(x, y),
-    "mul": lambda x, y: torch.mul(x, y),
-    "div": lambda x, y: torch.div(x, y),
-}
-OPERATORS = ("add", "sub", "mul", "div", "relu", "sigmoid", "tanh", "gelu", "softmax")
+_SCHEMA = dict.fromkeys(("add", "sub", "mul", "div"), "(Tensor x, Tensor y) -> Tensor")
+_SCHEMA |= dict.fromkeys(("relu", "sigmoid", "tanh", "gelu"), "(Tensor x) -> Tensor")
+_SCHEMA["softmax"] = "(Tensor x, int dim) -> Tensor"
+OPERATORS = tuple(_SCHEMA)
 __all__ = ["OPERATORS", *OPERATORS]
 
 
-def _dense(tensor):
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-
-
-def _register(name, schema, fake):
+def _register(name, schema):
     operation = getattr(autograd, name)
-    gradients = torch.library.custom_op(
-        f"hologram::{name}_backward", lambda *a: _backward(operation, *a), mutates_args=(), schema=_backward_schema(schema)
-    )
-    gradients.register_fake(lambda g, out, *a: [torch.empty(t.shape, dtype=t.dtype) for t in a if isinstance(t, torch.Tensor)])
-    forward = torch.library.custom_op(f"hologram::{name}", lambda *a: _forward(operation, *a), mutates_args=(), schema=schema)
-    forward.register_fake(lambda *a: _dense(fake(*a)))
+
+    def run(*values):
+        return operation.run(*_split(values))[0]
+
+    def fake(*values):
+        like = operation.reference(*values)
+        return torch.empty(like.shape, dtype=like.dtype, device=like.device)
 
     def setup(ctx, inputs, output):
-        ctx.options = [v for v in inputs if not isinstance(v, torch.Tensor)]
-        ctx.save_for_backward(output, *[v for v in inputs if isinstance(v, torch.Tensor)])
+        tensors, ctx.options = _split(inputs)
+        ctx.save_for_backward(output, *tensors)
 
     def backward(ctx, gradient):
-        return (*gradients(gradient, *ctx.saved_tensors, *ctx.options), *[None] * len(ctx.options))
+        tensors = ctx.saved_tensors[1:]
+        needed = ctx.needs_input_grad[: len(tensors)]
+        found = iter(operation.gradient(needed, ctx.options)(gradient, *ctx.saved_tensors))
+        return (*(next(found) if need else None for need in needed), *[None] * len(ctx.options))
 
-    forward.register_autograd(backward, setup_context=setup)
-    return forward
+    def batch(info, axes, *values):
+        tensors, options = _split(values)
+        options = tuple(axis + 1 if axis >= 0 else axis for axis in options)  # the batch's is the first
+        return broadcast(operator, False, info, axes, *tensors, *options)
 
-
-def _backward_schema(schema):
-    return "(Tensor gradient, Tensor out, " + schema[1:].split(")")[0] + ") -> Tensor[]"
+    operator = torch.library.custom_op(f"hologram::{name}", run, mutates_args=(), schema=schema)
+    operator.register_fake(fake)
+    operator.register_autograd(backward, setup_context=setup)
+    operator.register_vmap(batch)
+    lowering.add(f"hologram.{name}.default", functools.partial(inlined, operation.forward, "Tensor"))
+    return operator
 
 
 def _split(values):
-    return [as_array(v) if isinstance(v, torch.Tensor) else v for v in values]
+    """(the tensors, the options behind them)"""
+    count = sum(isinstance(v, torch.Tensor) for v in values)
+    return values[:count], values[count:]
 
 
-def _forward(operation, *values):
-    return as_tensor(operation.forward(*_split(values)))
-
-
-def _backward(operation, gradient, out, *values):
-    return [as_tensor(g) for g in operation.backward(*_split((gradient, out, *values)))]
-
-
-for _name in OPERATORS:
-    if _name in _SHAPES:
-        globals()[_name] = _register(_name, "(Tensor x, Tensor y) -> Tensor", _SHAPES[_name])
-    elif _name == "softmax":
-        globals()[_name] = _register(_name, "(Tensor x, int dim) -> Tensor", lambda x, dim: x)
-    else:
-        globals()[_name] = _register(_name, "(Tensor x) -> Tensor", lambda x: x)
+for _name, _schema in _SCHEMA.items():
+    globals()[_name] = _register(_name, _schema)

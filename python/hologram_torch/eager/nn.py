@@ -8,10 +8,12 @@ from hologram import Executor
 
 from . import functional
 
-__all__ = ["GELU", "Linear", "MSELoss", "ReLU", "Sigmoid", "Softmax", "Tanh", "replace_modules"]
+__all__ = ["BCELoss", "CrossEntropyLoss", "GELU", "Linear", "MSELoss", "ReLU", "Sigmoid", "Softmax", "Tanh", "replace_modules"]
 
 
 class ReLU(torch.nn.Module):
+    """functional.relu, in the operand's memory with inplace=True."""
+
     def __init__(self, inplace=False):
         super().__init__()
         self.inplace = inplace
@@ -21,16 +23,22 @@ class ReLU(torch.nn.Module):
 
 
 class Sigmoid(torch.nn.Module):
+    """functional.sigmoid."""
+
     def forward(self, *args):
         return functional.sigmoid(*args)
 
 
 class Tanh(torch.nn.Module):
+    """functional.tanh."""
+
     def forward(self, *args):
         return functional.tanh(*args)
 
 
 class GELU(torch.nn.Module):
+    """functional.gelu; approximate: "none" or "tanh"."""
+
     def __init__(self, approximate="none"):
         super().__init__()
         self.approximate = approximate
@@ -40,7 +48,7 @@ class GELU(torch.nn.Module):
 
 
 class Softmax(torch.nn.Module):
-    """Along `dim`; over all elements, with a warning, for None."""
+    """functional.softmax along `dim`; over all elements, with a warning, for None."""
 
     def __init__(self, dim=None):
         super().__init__()
@@ -71,13 +79,33 @@ class Linear(torch.nn.Linear):
         return functional.linear(*args, self.weight, self.bias)
 
 
-class MSELoss(torch.nn.Module):
+class _Loss(torch.nn.Module):
+    """A function of (input, target); reduction: "mean", "sum" or "none"."""
+
     def __init__(self, reduction="mean"):
         super().__init__()
         self.reduction = reduction
 
     def forward(self, *args):
-        return functional.mse_loss(*args, reduction=self.reduction)
+        return self._function(*args, reduction=self.reduction)
+
+
+class MSELoss(_Loss):
+    """functional.mse_loss."""
+
+    _function = staticmethod(functional.mse_loss)
+
+
+class BCELoss(_Loss):
+    """functional.binary_cross_entropy."""
+
+    _function = staticmethod(functional.binary_cross_entropy)
+
+
+class CrossEntropyLoss(_Loss):
+    """functional.cross_entropy."""
+
+    _function = staticmethod(functional.cross_entropy)
 
 
 _OURS = {getattr(torch.nn, c.__name__): c for c in (GELU, Linear, MSELoss, ReLU, Sigmoid, Softmax, Tanh)}

@@ -31,7 +31,7 @@ def scalar_tensor(c, value, **_):
 
 @lower("zeros.default", "zeros_like.default", "new_zeros.default", "empty.memory_format", "empty_like.default",
        "new_empty.default", "empty_strided.default", "new_empty_strided.default", "empty_permuted.default",
-       "zero.default", "_efficientzerotensor.default")  # fmt: skip
+       "zero.default", "_efficientzerotensor.default", "_new_zeros_with_same_feature_meta.default")  # fmt: skip
 def zeros(c, *_, **__):
     return c.number(c.out_dtype, 0, c.out_shape)
 
