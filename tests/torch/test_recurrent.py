@@ -97,6 +97,10 @@ def test_a_step_is_one_kernel(kind, dtype, monkeypatch):
             check(compiled(x), layer(x), truth(x.float()), strides=False)
             native()
     assert [sum(not s["cached"] for s in step.describe()["steps"]) for step in steps] == [1, 1, 1]
+    if dtype is torch.float32:  # while training, too, that one kernel keeps four values for the backward pass
+        compile_fresh(layer, fullgraph=True)(x)[0].sum().backward()
+        inference, forward = (step.describe()["steps"] for step in steps[2:4])
+        assert sum(not s["cached"] for s in forward) == 1 and len(forward[-1]["slots"]) == len(inference[-1]["slots"]) + 4
 
 
 def test_length_and_batch_may_change():

@@ -19,7 +19,7 @@ KINDS = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 _library = torch.library.Library("hologram", "FRAGMENT")
 _library.define(
     "recurrence(Tensor gates, Tensor state, Tensor? cell, Tensor weight, Tensor? bias, Tensor? projection, "
-    "str kind, bool reverse) -> (Tensor, Tensor)"
+    "str kind, bool reverse) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 _library.define(
     "recurrence_backward(Tensor gradient, Tensor? cell_gradient, Tensor? slope, Tensor? keep, Tensor factors, "
@@ -179,7 +179,7 @@ def _layer(kind, x, state, cell, weights, has_biases, reverse):
     gates = functional.linear(x, weights[0], bias)
     others = state, cell, weights[1], inner, projection  # under autocast of other dtypes
     others = [t if t is None else t.to(gates.dtype) for t in others]
-    return torch.ops.hologram.recurrence(gates, *others, kind, reverse)
+    return torch.ops.hologram.recurrence(gates, *others, kind, reverse)[:2]
 
 
 # --- the operators, by definition
@@ -187,15 +187,17 @@ def _forward_step(kind, gates, state, cell, weight, bias, projection):
     hidden = functional.linear(state, weight, bias)
     if kind == "gru":
         (xr, xz, xn), (hr, hz, hn) = gates.chunk(3, -1), hidden.chunk(3, -1)
-        n = torch.tanh(xn + torch.sigmoid(xr + hr) * hn)
-        return n + torch.sigmoid(xz + hz) * (state - n), None
+        r, z = torch.sigmoid(xr + hr), torch.sigmoid(xz + hz)
+        n = torch.tanh(xn + r * hn)
+        return n + z * (state - n), None, (r, z, n, hn)
     total = gates + hidden
     if kind != "lstm":
-        return (torch.tanh if kind == "tanh" else torch.relu)(total), None
+        return (torch.tanh if kind == "tanh" else torch.relu)(total), None, ()
     i, f, g, o = total.chunk(4, -1)
-    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-    out = torch.sigmoid(o) * torch.tanh(cell)
-    return out if projection is None else functional.linear(out, projection), cell
+    i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+    cell = f * cell + i * g
+    out = o * torch.tanh(cell)
+    return out if projection is None else functional.linear(out, projection), cell, (i, f, g, o)
 
 
 def _order(steps, reverse):
@@ -204,24 +206,33 @@ def _order(steps, reverse):
 
 @torch.library.impl(_library, "recurrence", "CompositeExplicitAutograd")
 def recurrence(gates, state, cell, weight, bias, projection, kind, reverse):
-    """All states [steps, batch, …] and, of an LSTM, all cell states of one layer; `gates`: what the input adds."""
+    """All states [steps, batch, …] and, of an LSTM, all cell states of one layer, and what the backward pass reads: of an
+    LSTM the values of its four gates, of a GRU two gates, the new state and what the state adds to it. `gates`: what the
+    input adds."""
     states, cells = [None] * len(gates), [None] * len(gates)
+    kept = [[None] * len(gates) for _ in range(4)]
     for t in _order(len(gates), reverse):
-        state, cell = _forward_step(kind, gates[t], state, cell, weight, bias, projection)
+        state, cell, values = _forward_step(kind, gates[t], state, cell, weight, bias, projection)
         states[t], cells[t] = state, cell
-    return torch.stack(states), torch.stack(cells) if kind == "lstm" else gates.new_empty(0)
+        for all_steps, value in zip(kept, values, strict=False):
+            all_steps[t] = value
+    stacked = (gates.new_empty(0) if values[0] is None else torch.stack(values) for values in (cells, *kept))
+    return (torch.stack(states), *stacked)
 
 
 @torch.library.register_fake("hologram::recurrence")
 def _(gates, state, cell, weight, bias, projection, kind, reverse):
     steps, batch, _ = gates.shape
     cells = gates.new_empty(0) if cell is None else gates.new_empty(steps, batch, cell.shape[-1])
-    return gates.new_empty(steps, batch, state.shape[-1]), cells
+    units = state.shape[-1] if cell is None else cell.shape[-1]
+    sizes = (steps, batch, units) if kind in ("lstm", "gru") else (0,)
+    return gates.new_empty(steps, batch, state.shape[-1]), cells, *(gates.new_empty(*sizes) for _ in range(4))
 
 
 @torch.library.impl(_library, "recurrence_backward", "CompositeExplicitAutograd")
 def recurrence_backward(gradient, cell_gradient, slope, keep, factors, weight, projection, reverse):
-    """By step: gradients of the state before projection and of the cell, and what is passed on to the step before."""
+    """By step: gradients of what the gates add up, of a GRU those of the state, and what is passed on to the step before
+    to the state and the cell."""
     steps = len(gradient)
     from_state = torch.zeros_like(gradient[0])
     from_cell = None if slope is None else torch.zeros_like(slope[0])
@@ -230,17 +241,16 @@ def recurrence_backward(gradient, cell_gradient, slope, keep, factors, weight, p
         d = gradient[t] + from_state
         if projection is not None:
             d = d @ projection
-        c = None
         if slope is None:
             gates = factors[t] * torch.cat([d] * (factors.shape[-1] // d.shape[-1]), -1)
         else:
             c = cell_gradient[t] + from_cell + d * slope[t]
-            gates = factors[t] * torch.cat([c, c, c, d], -1)
+            gates, d = factors[t] * torch.cat([c, c, c, d], -1), None
             from_cell = c * keep[t]
         from_state = gates @ weight
         if slope is None and keep is not None:
             from_state = from_state + d * keep[t]
-        for values, value in zip(out, (d, c, from_state, from_cell), strict=True):
+        for values, value in zip(out, (gates, d if keep is not None else None, from_state, from_cell), strict=True):
             values[t] = value
     return tuple(factors.new_empty(0) if values[0] is None else torch.stack(values) for values in out)
 
@@ -248,17 +258,17 @@ def recurrence_backward(gradient, cell_gradient, slope, keep, factors, weight, p
 @torch.library.register_fake("hologram::recurrence_backward")
 def _(gradient, cell_gradient, slope, keep, factors, weight, projection, reverse):
     steps, batch, width = gradient.shape
-    wide = factors.new_empty(steps, batch, width if projection is None else projection.shape[-1])
     nothing = factors.new_empty(0)
-    cells = [nothing, nothing] if slope is None else [torch.empty_like(wide), torch.empty_like(wide)]
-    return wide, cells[0], factors.new_empty(steps, batch, width), cells[1]
+    states = torch.empty_like(gradient) if slope is None and keep is not None else nothing
+    cells = nothing if slope is None else torch.empty_like(slope)
+    return torch.empty_like(factors), states, factors.new_empty(steps, batch, width), cells
 
 
 # --- derivatives
 def _setup(ctx, inputs, output):
-    *tensors, kind, reverse = inputs
-    ctx.save_for_backward(*tensors, *output)
-    ctx.choices = kind, reverse
+    _, state, cell, weight, bias, projection, kind, reverse = inputs
+    ctx.save_for_backward(state, cell, weight, projection, *output)
+    ctx.choices = kind, reverse, bias is not None
 
 
 def _before(first, values, reverse):
@@ -267,31 +277,27 @@ def _before(first, values, reverse):
     return torch.cat([values[1:], first] if reverse else [first, values[:-1]])
 
 
-def _backward(ctx, gradient, cell_gradient):
-    gates, state, cell, weight, bias, projection, states, cells = ctx.saved_tensors
-    kind, reverse = ctx.choices
+def _backward(ctx, gradient, cell_gradient, *_):
+    state, cell, weight, projection, states, cells, *kept = ctx.saved_tensors
+    kind, reverse, biased = ctx.choices
     before = _before(state, states, reverse)
-    hidden = functional.linear(before, weight, bias)
     slope = keep = projected = None
     if kind == "lstm":
-        i, f, g, o = (gates + hidden).chunk(4, -1)
-        i, f, g, o, t = *map(torch.sigmoid, (i, f)), torch.tanh(g), torch.sigmoid(o), torch.tanh(cells)
+        i, f, g, o = kept
+        t = torch.tanh(cells)
         slope, keep = o * (1 - t * t), f
         into_forget = _before(cell, cells, reverse) * f * (1 - f)
         factors = torch.cat([g * i * (1 - i), into_forget, i * (1 - g * g), t * o * (1 - o)], -1)
         projected = o * t
     elif kind == "gru":
-        (xr, xz, xn), (hr, hz, hn) = gates.chunk(3, -1), hidden.chunk(3, -1)
-        r, z = torch.sigmoid(xr + hr), torch.sigmoid(xz + hz)
-        n = torch.tanh(xn + r * hn)
+        r, z, n, hn = kept
         keep, into_new = z, (1 - z) * (1 - n * n)
         factors = torch.cat([into_new * hn * r * (1 - r), (before - n) * z * (1 - z), into_new * r], -1)
     else:
         factors = 1 - states * states if kind == "tanh" else (states > 0).to(states.dtype)
-    d, c, from_state, from_cell = torch.ops.hologram.recurrence_backward(
+    into_hidden, d, from_state, from_cell = torch.ops.hologram.recurrence_backward(
         gradient, cell_gradient if kind == "lstm" else None, slope, keep, factors, weight, projection, reverse
     )
-    into_hidden = factors * torch.cat([c, c, c, d] if kind == "lstm" else [d] * KINDS[kind], -1)
     into_gates = into_hidden
     if kind == "gru":
         into_gates = torch.cat([into_hidden[..., : 2 * d.shape[-1]], d * into_new], -1)
@@ -304,7 +310,7 @@ def _backward(ctx, gradient, cell_gradient):
         from_state[first],
         from_cell[first] if kind == "lstm" else None,
         into_hidden.flatten(0, 1).t() @ before.flatten(0, 1),
-        into_hidden.sum((0, 1)) if bias is not None else None,
+        into_hidden.sum((0, 1)) if biased else None,
         by_projection,
         None,
         None,

@@ -98,19 +98,31 @@ def recurrence(c, gates, state, cell, weight, bias, projection, kind, reverse):
     hidden = s.linear(h, w, b)
     if kind == "gru":
         (xr, xz, xn), (hr, hz, hn) = s.chunks(x, 3), s.chunks(hidden, 3)
-        n = s.ew("tanh", s.add(xn, s.mul(s.ew("sigmoid", s.add(xr, hr)), hn)))
-        s.result(s.add(n, s.mul(s.ew("sigmoid", s.add(xz, hz)), s.sub(s.wide(h), n))))
+        r, z = s.ew("sigmoid", s.add(xr, hr)), s.ew("sigmoid", s.add(xz, hz))
+        n = s.ew("tanh", s.add(xn, s.mul(r, hn)))
+        s.result(s.add(n, s.mul(z, s.sub(s.wide(h), n))))
+        kept = r, z, n, hn
     elif kind == "lstm":
         i, f, g, o = s.chunks(s.add(x, hidden), 4)
         i, f, o = (s.ew("sigmoid", v) for v in (i, f, o))
-        now = s.add(s.mul(f, s.wide(before)), s.mul(i, s.ew("tanh", g)))
+        g = s.ew("tanh", g)
+        now = s.add(s.mul(f, s.wide(before)), s.mul(i, g))
         out = s.mul(o, s.ew("tanh", now))
         s.result(out if p is None else s.linear(s.cast(out, s.dtype), p))
         s.result(now)
+        kept = i, f, g, o
     else:
         total = s.add(x, hidden)
         s.result(s.ew("tanh", total) if kind == "tanh" else s.ew("max", total, 0))
-    return s.call(c, f"recurrence ({kind})", c.out, reverse)
+        kept = ()
+    places = [0, 1] if kind == "lstm" else [0]
+    if kept and any(c.is_read(k) for k in range(2, 6)):  # by a backward pass
+        places += range(2, 6)
+        for value in kept:
+            s.result(value)
+    found = dict(zip(places, s.call(c, f"recurrence ({kind})", [c.out[k] for k in places], reverse), strict=True))
+    empty = c.number(gates.dtype, 0, [0])
+    return tuple(found.get(k, None if kept and k > 1 else empty) for k in range(6))
 
 
 @lower("hologram.recurrence_backward.default")
@@ -124,7 +136,7 @@ def recurrence_backward(c, gradient, cell_gradient, slope, keep, factors, weight
 
     d = s.wide(s.operand(gradient, "each"))
     inner = factors.shape[2] // (4 if slope is not None else 1)
-    d = s.add(d, s.wide(s.operand(nothing(gradient.shape[2]), "carry", 2 if slope is not None else 1)))
+    d = s.add(d, s.wide(s.operand(nothing(gradient.shape[2]), "carry", 1)))
     w, p = s.operand(weight, "fixed"), s.operand(projection, "fixed")
     if p is not None:
         d = s.wide(s.dot(s.cast(d, s.dtype), p))
@@ -132,16 +144,21 @@ def recurrence_backward(c, gradient, cell_gradient, slope, keep, factors, weight
     passed = s.operand(keep, "each")
     if slope is not None:
         into_cell = s.add(s.wide(s.operand(cell_gradient, "each")), s.mul(d, s.wide(s.operand(slope, "each"))))
-        into_cell = s.add(into_cell, s.wide(s.operand(nothing(inner), "carry", 3)))
+        into_cell = s.add(into_cell, s.wide(s.operand(nothing(inner), "carry", 2)))
         gates = s.mul(factor, s.concat([into_cell] * 3 + [d], 1))
         from_state = s.wide(s.dot(s.cast(gates, s.dtype), w))
-        for value in (d, into_cell, from_state, s.mul(into_cell, s.wide(passed))):
+        for value in (gates, from_state, s.mul(into_cell, s.wide(passed))):
             s.result(value)
-        return s.call(c, "recurrence backward", c.out, not reverse)
+        into, *others = s.call(c, "recurrence backward", [c.out[0], *c.out[2:]], not reverse)
+        return (into, c.number(gradient.dtype, 0, [0]), *others)
     gates = s.mul(factor, s.concat([d] * (factors.shape[2] // d.shape[1]), 1))
     from_state = s.wide(s.dot(s.cast(gates, s.dtype), w))
-    s.result(d)
+    s.result(gates)
     s.result(from_state if passed is None else s.add(from_state, s.mul(d, s.wide(passed))))
-    values = s.call(c, "recurrence backward", [c.out[0], c.out[2]], not reverse)
     empty = c.number(gradient.dtype, 0, [0])
-    return values[0], empty, values[1], empty
+    if passed is None:
+        into, back = s.call(c, "recurrence backward", [c.out[0], c.out[2]], not reverse)
+        return into, empty, back, empty
+    s.result(d)
+    into, back, states = s.call(c, "recurrence backward", [c.out[0], c.out[2], c.out[1]], not reverse)
+    return into, states, back, empty

@@ -86,6 +86,10 @@ class Translator(Results):
     def out(self):
         return self._val
 
+    def is_read(self, k) -> bool:
+        """Whether anything reads result k of an operator that has several."""
+        return any(user.target is not operator.getitem or user.args[1] == k for user in self._node.users)
+
     @property
     def out_dtype(self):
         val = self._val

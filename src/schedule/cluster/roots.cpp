@@ -115,7 +115,7 @@ class Roots {
   void outputs();
   void count_uses();
   void sums_of_loops();
-  void sums_along_planes(Value v);
+  void sums_of_output(Value v, bool in_planes, bool is_part);
   void joined_outputs();
   void factors_of_weight_gradients();
   // Of one node, whose operands have been decided upon.
@@ -144,8 +144,8 @@ class Roots {
   const Options& options_;
   const std::vector<Value>& live_;
   std::vector<char> root_;
-  // Depthwise convolutions of few taps that the loop which reads them sums: parts of a
-  // concatenation, and those whose image and results are planes.
+  // Depthwise convolutions of few taps that the loop of an output sums: parts of a concatenation,
+  // and those whose image and results are planes.
   enum class ByLoop : char { no, part, planes };
   std::vector<ByLoop> by_loop_;
   std::vector<int> uses_;  // by computing consumers, through views
@@ -171,24 +171,21 @@ void Roots::count_uses() {
   }
 }
 
-void Roots::sums_along_planes(Value v) {
+void Roots::sums_of_output(Value v, bool in_planes, bool is_part) {
   if (uses_[v->id] > 1) return;
   if (is_short_sum(v, options_)) {
-    if (reads_planes(v->input(0), *options_.machine)) by_loop_[v->id] = ByLoop::planes;
+    const bool planes = in_planes && reads_planes(v->input(0), *options_.machine);
+    if (planes || is_part) by_loop_[v->id] = planes ? ByLoop::planes : ByLoop::part;
   } else if (ir::is_movement(v->op) || ir::is_elementwise(v->op)) {
-    for (Value in : v->inputs) sums_along_planes(in);
+    for (Value in : v->inputs) sums_of_output(in, in_planes, is_part || v->is(Op::concat));
   }
 }
 
+// A reduction that reads such sums too would take them in its own loop, which is no place for them.
 void Roots::sums_of_loops() {
-  for (Value v : live_)
-    for (Value part : v->is(Op::concat) ? v->inputs : std::vector<Value>())
-      if (Value sum = below_views_and_borders(part);
-          is_short_sum(sum, options_) && uses_[sum->id] == 1)
-        by_loop_[sum->id] = ByLoop::part;
   for (const auto& o : graph_.outputs)
-    if (o.value->rank() > 2 && !o.strides.empty() && o.strides.back().is(1))
-      sums_along_planes(o.value);
+    if (o.value->rank() > 2 && !o.strides.empty())
+      sums_of_output(o.value, o.strides.back().is(1), false);
 }
 
 // Images that products compute in parts, and what these read, lie channels last first.
