@@ -3,7 +3,7 @@
 """Includes under src/ point one way.
 
 A folder may include from itself and from the folders above it in ORDER. Nobody but itself includes from a backend
-(src/rt, which stands in place of them, may from the CPU's), so what two share is in neither; LLVM's headers are included by
+(src/rt, which stands in place of them, may from those whose kernels archives hold), so what two share is in neither; LLVM's headers are included by
 src/codegen and below src/backend/<name>/ alone. src/codegen, which several backends share, names no instruction set.
 """
 
@@ -31,7 +31,7 @@ ORDER = [
     "rt",
 ]
 INSTRUCTION_SETS = re.compile(r"avx|\bsse|neon|amx|x86", re.IGNORECASE)
-BORROWS = {("rt", "backend/cpu")}  # archives hold objects by the keys of the CPU's backend
+BORROWS = {("rt", "backend/cpu"), ("rt", "backend/webgpu")}  # archives hold kernels by the keys of these, and launches of the latter
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".cpp", ".def", ".inc", ".c", ".hpp"}
 
