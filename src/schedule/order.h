@@ -22,6 +22,8 @@ class ClusterOrder {
   std::vector<int> list() const;
 
  private:
+  void hasten_last(std::vector<int>& order) const;
+
   const Clustering& clustering_;
   std::vector<std::vector<int>> reads_;      // by cluster: the clusters it needs
   std::vector<std::pair<int, int>> before_;  // (reader, writer)

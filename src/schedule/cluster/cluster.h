@@ -90,6 +90,7 @@ class Clustering {
   bool reduces_columns(ir::Value v, const Member& m) const;
   void fuse();
   bool is_kept(int cluster) const;
+  bool writes_what_it_reads(const Cluster& c) const;
   bool merge(int producer, int consumer);
   bool merge_loops(const Cluster& a, const Cluster& b, Cluster& out) const;
   bool merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out) const;

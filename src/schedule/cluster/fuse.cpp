@@ -100,9 +100,22 @@ bool Clustering::binds_few(const Cluster& merged, int a, int b) const {
   return bound.size() <= most;
 }
 
+// Whether a cluster reads a parameter that one of its results is written to: an update, which
+// needs no copy as a loop of its own, and one behind what may compute an element twice or late.
+bool Clustering::writes_what_it_reads(const Cluster& c) const {
+  bool found = false;
+  for (const ir::Output& o : graph_.outputs)
+    if (!found && o.parameter >= 0 && c.find(o.value))
+      for_each_access(c, [&](ir::Value v, const Index&) {
+        found = found || (v->is(ir::Op::parameter) && v->attrs.ints[0] == o.parameter);
+      });
+  return found;
+}
+
 bool Clustering::merge(int a, int b) {
   const Cluster &x = clusters_[static_cast<size_t>(a)], &y = clusters_[static_cast<size_t>(b)];
   if (y.kind != ClusterKind::loop || is_kept(a)) return false;
+  if ((x.kind == ClusterKind::product || x.has_rows()) && writes_what_it_reads(y)) return false;
   if (!fit_together(x, y)) return false;
   Cluster out;
   bool ok = x.kind == ClusterKind::loop ? merge_loops(x, y, out)
