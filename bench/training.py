@@ -2,9 +2,10 @@
 # bench/training.py: whole training steps (forward, backward, AdamW) beside eager and Inductor, and optimizers beside a copy
 """Each model's gradients are checked against float64, then the steps are taken in turns in one process; prints the median ratio to
 the best of the others and its quartiles (turns.py), and what a step takes in memory beyond what is held between steps (Linux: the
-peak of resident memory, in processes of their own, with --memory). Eager's optimizer is PyTorch's fused one, its fastest.
+peak of resident memory, in processes of their own, with --memory). Eager's optimizer is PyTorch's fused one, its fastest. With --whole also
+hologram_torch.training_step's; --processor takes processor time of one thread, for busy machines.
 
-    python bench/training.py [--threads 2] [--seconds 2] [--only mlp,gpt] [--inductor] [--memory]
+    python bench/training.py [--threads 2] [--seconds 2] [--only mlp,gpt] [--inductor] [--memory] [--whole] [--processor]
     python bench/training.py --optimizers  # steps of 20 M parameters, as a share of a copy's bandwidth
 """
 
@@ -13,6 +14,7 @@ import copy
 import ctypes
 import subprocess
 import sys
+import time
 
 import numpy as np
 import torch
@@ -101,6 +103,8 @@ def made(peer, model, classes):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=peer == "eager")
     if peer == "eager":
         return model, stepper(model, loss, optimizer.step, optimizer)
+    if peer == "whole":
+        return model, hologram_torch.training_step(loss, optimizer, dynamic=False)
     compiled = (torch.compile(f, backend=peer, dynamic=False) for f in (loss, optimizer.step))
     return model, stepper(model, next(compiled), next(compiled), optimizer)
 
@@ -125,10 +129,12 @@ def run(name, options) -> float:
         error = wrong(name, model, x, classes)
         assert error < 1e-3, f"{name}: error {error:.1e} of a gradient"
     peers = ["eager", *(["inductor"] if options.inductor else [])]
-    steps = {peer: made(peer, model, classes)[1] for peer in [*peers, "hologram"]}
-    turns = take_turns({peer: (lambda step=step: step(x)) for peer, step in steps.items()}, options.seconds)
+    ours = ["hologram", *(["whole"] if options.whole else [])]
+    steps = {peer: made(peer, model, classes)[1] for peer in [*peers, *ours]}
+    clock = time.thread_time if options.processor else time.perf_counter
+    turns = take_turns({peer: (lambda step=step: step(x)) for peer, step in steps.items()}, options.seconds, clock)
     times = "".join(f"{1e3 * t:10.2f}" for t in turns.fastest().values())
-    print(f"{name:16}{times}   {turns.ratio(peers, 'hologram')}", flush=True)
+    print(f"{name:16}{times}   " + "   ".join(turns.ratio(peers, peer) for peer in ours), flush=True)
     return turns.median(peers, "hologram")
 
 
@@ -153,14 +159,14 @@ def _status(word) -> int:
         return next(int(line.split()[1]) for line in file if line.startswith(word))
 
 
-def memory(names) -> None:
-    print(f"{'MiB of a step':16}{'eager':>10}{'hologram':>10}")
+def memory(names, ours) -> None:
+    print(f"{'MiB of a step':16}{'eager':>10}" + "".join(f"{peer:>10}" for peer in ours))
     for name in names:
         shares = []
-        for peer in ("eager", "hologram"):
+        for peer in ("eager", *ours):
             command = [sys.executable, __file__, "--peak", name, peer]
             shares.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0]))
-        print(f"{name:16}{shares[0]:10.1f}{shares[1]:10.1f}   {shares[1] / shares[0]:.2f}", flush=True)
+        print(f"{name:16}" + "".join(f"{s:10.1f}" for s in shares) + "".join(f"   {s / shares[0]:.2f}" for s in shares[1:]), flush=True)
 
 
 # --- optimizers
@@ -202,6 +208,8 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--inductor", action="store_true")
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--whole", action="store_true", help="also steps that are one graph")
+    parser.add_argument("--processor", action="store_true", help="with --threads 1")
     parser.add_argument("--optimizers", action="store_true")
     parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -212,8 +220,9 @@ def main() -> None:
         return optimizers(options)
     names = options.only.split(",")
     if options.memory:
-        return memory(names)
-    print(f"{'ms of a step':16}{'eager':>10}" + (f"{'inductor':>10}" if options.inductor else "") + f"{'hologram':>10}   ratio")
+        return memory(names, ["hologram", *(["whole"] if options.whole else [])])
+    others = (f"{'inductor':>10}" if options.inductor else "") + f"{'hologram':>10}" + (f"{'whole':>10}" if options.whole else "")
+    print(f"{'ms of a step':16}{'eager':>10}{others}   ratio")
     ratios = [run(name, options) for name in names]
     print(f"geometric mean {np.exp(np.mean(np.log(ratios))):.2f}")
 

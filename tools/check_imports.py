@@ -54,6 +54,7 @@ ORDER = [
     "hologram_torch.autograd",
     "hologram_torch.library",
     "hologram_torch.optim",
+    "hologram_torch.training",
     "hologram_torch.utils",
     "hologram_torch",  # its __init__.py: the public names
     "hologram_torch.demo",

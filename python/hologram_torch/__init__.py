@@ -20,6 +20,7 @@ _HOME = {
     "quantize": "quantized",
     "generate": "generation",
     "release_memory": "runtimes",
+    "training_step": "training",
     "custom_op": "eager.custom",
     "HologramTensor": "dlpack",
 }

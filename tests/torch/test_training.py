@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from harness import BACKEND, backend_stats, compile_fresh
+from harness import BACKEND, backend_stats, compile_fresh, graph_count
 from torch import nn
 
 pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
@@ -143,3 +143,32 @@ def test_what_is_cheap_to_compute_again_is_not_kept(make, share):
     model(x).sum().backward()
     for p, q in zip(compiled.parameters(), model.parameters()):
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("optimizer,accumulate", [
+    (lambda p: torch.optim.AdamW(p, lr=1e-2, eps=1e-3), 1),
+    (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), 2),
+], ids=["adamw", "sgd accumulated"])  # fmt: skip
+def test_a_whole_step_is_one_graph(optimizer, accumulate):
+    hologram_torch = pytest.importorskip("hologram_torch")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ours, x = Block(), torch.randn(6, 4, 32, 64)
+    eager = copy.deepcopy(ours)
+    theirs = optimizer(eager.parameters())
+    compile_fresh(ours)
+    step = hologram_torch.training_step(lambda x: ours(x).square().mean(), optimizer(ours.parameters()), accumulate=accumulate)
+    for number, batch in enumerate(x):
+        expected = eager(batch).square().mean()
+        expected.backward()
+        torch.testing.assert_close(step(batch), expected.detach(), rtol=1e-5, atol=1e-6)
+        for p, q in zip(ours.parameters(), eager.parameters()):
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-5)
+        if (number + 1) % accumulate == 0:
+            theirs.step()
+            theirs.zero_grad()
+            step.optimizer.zero_grad(set_to_none=number % 2 == 0)
+    for p, q in zip(ours.parameters(), eager.parameters()):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-4)
+    assert graph_count() <= 2 * accumulate  # states of the optimizer are new in its first call
+    assert backend_stats()["failed_graphs"] == 0
