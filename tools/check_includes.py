@@ -2,9 +2,10 @@
 # tools/check_includes.py: fails when a folder of src/ includes from a folder below it
 """Includes under src/ point one way.
 
-A folder may include from itself and from the folders above it in ORDER. Nobody but itself includes from a backend
-(src/rt, which stands in place of them, may from those whose kernels archives hold), so what two share is in neither; LLVM's headers are included by
-src/codegen and below src/backend/<name>/ alone. src/codegen, which several backends share, names no instruction set.
+A folder may include from itself and from the folders above it in ORDER. Nobody but itself includes from a backend (src/rt,
+which stands in place of them, may from those whose kernels archives hold), so what two share is in neither; LLVM's headers
+are included by src/codegen and below src/backend/<name>/ alone. src/codegen, which several backends share, names no
+instruction set.
 """
 
 import re
