@@ -59,7 +59,9 @@ class Backend {
 
   /// Code for a verified program (before expand_math), in a form that can be stored; see load().
   virtual std::string compile(const atlas::Program& program) const = 0;
-  /// Makes what compile() returned a kernel. Throws Error(corrupt) for anything else.
+  /// Makes what compile() returned a kernel. Throws Error(corrupt) for anything else. A program
+  /// without buffers: `code` is one kernel's piece of what image() laid out, and says all that is
+  /// needed of its program; asked of devices' backends alone.
   virtual Kernel load(const atlas::Program& program, std::string_view code) const = 0;
   /// The kernel for a program (before expand_math) that was compiled with the library, or nothing.
   virtual std::optional<Kernel> builtin(const atlas::Program&, const Fingerprint&) const {

@@ -9,16 +9,16 @@
 #include "backend/cuda/machine.h"
 #include "backend/cuda/settings.h"
 #include "backend/cuda/witness.h"
-#include "backend/registry.h"
+#include "backend/beside_host.h"
 #include "base/error.h"
 
 namespace hologram::cuda {
 namespace {
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public BesideHost {
  public:
   explicit CudaBackend(const DeviceContext& device)
-      : device_(device), memory_(device), host_(find_backend("cpu") ? make_host() : nullptr) {}
+      : device_(device), memory_(device) {}
 
   std::string_view name() const override { return "cuda"; }
   std::string code_key() const override {
@@ -102,20 +102,7 @@ class CudaBackend final : public Backend {
     return std::nullopt;
   }
 
-  // Lane programs run on the host, in copies that the runtime makes.
-  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
-    return host().compile_lanes(program);
-  }
-  std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {
-    return host().lane_code(program);
-  }
-  std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram& program,
-                                         std::string_view code) const override {
-    return host().load_lanes(program, code);
-  }
-
  private:
-  static std::unique_ptr<Backend> make_host() { return hologram::make_backend("cpu"); }
   bool has_usual_block() const { return settings_.block == usual_block; }
 
   // Null: the driver turns PTX into machine code.
@@ -188,12 +175,6 @@ class CudaBackend final : public Backend {
     throw;
   }
 
-  const Backend& host() const {
-    if (!host_)
-      fail(ErrorCode::unsupported, "cuda: lane programs need the backend \"cpu\" as well");
-    return *host_;
-  }
-
   std::shared_ptr<const LoadedKernel> load_on_host(const atlas::Program& program,
                                                    std::string_view code) const {
     auto kernel = std::make_shared<LoadedKernel>();
@@ -209,7 +190,6 @@ class CudaBackend final : public Backend {
   const int driver_version_ = version_of(device_.driver);
   mutable DeviceMemory memory_;
   const CudaMachine machine_{device_.capability, device_.multiprocessors};
-  std::unique_ptr<Backend> host_;
   mutable Log log_;
   mutable std::once_flag looked_;
   mutable std::optional<Assembler> assembler_;

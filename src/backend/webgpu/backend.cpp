@@ -1,6 +1,7 @@
 // backend/webgpu/backend.cpp: the backend of WebGPU.
 #include "backend/webgpu/backend.h"
 
+#include "backend/beside_host.h"
 #include "backend/registry.h"
 #include "backend/webgpu/kernel.h"
 #include "backend/webgpu/launch.h"
@@ -12,12 +13,9 @@
 namespace hologram::webgpu {
 namespace {
 
-class WebBackend final : public Backend {
+class WebBackend final : public BesideHost {
  public:
-  explicit WebBackend(const DeviceContext& device)
-      : device_(device),
-        memory_(device),
-        host_(find_backend("cpu") ? hologram::make_backend("cpu") : nullptr) {}
+  explicit WebBackend(const DeviceContext& device) : device_(device), memory_(device) {}
 
   std::string_view name() const override { return "webgpu"; }
   std::string code_key() const override {
@@ -88,18 +86,6 @@ class WebBackend final : public Backend {
     return host_ ? host_->dump(program, stage) : std::nullopt;
   }
 
-  // Lane programs run on the host, in copies that the runtime makes.
-  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override {
-    return host().compile_lanes(program);
-  }
-  std::optional<std::string> lane_code(const atlas::LaneProgram& program) const override {
-    return host().lane_code(program);
-  }
-  std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram& program,
-                                         std::string_view code) const override {
-    return host().load_lanes(program, code);
-  }
-
  private:
   // Nothing: the program is left to the host.
   std::optional<wgsl::Module> render(const atlas::Program& program) const {
@@ -129,16 +115,10 @@ class WebBackend final : public Backend {
     std::call_once(probed_, [&] { facts_ = probe(memory_); });
     return facts_;
   }
-  const Backend& host() const {
-    if (!host_)
-      fail(ErrorCode::unsupported, "webgpu: lane programs need the backend \"cpu\" as well");
-    return *host_;
-  }
 
   const DeviceContext& device_;
   mutable DeviceMemory memory_;
   const WebMachine machine_;
-  std::unique_ptr<Backend> host_;
   mutable Counts counts_;
   mutable std::once_flag probed_;
   mutable Facts facts_;
