@@ -172,8 +172,8 @@ nb::list costs(const Executable& e, const std::vector<int64_t>& symbols) {
   return out;
 }
 
-// One stage of every program's translation: "atlas", "llvm", "asm", "ptx" or "sass"; nothing for a
-// stage that the backend lacks.
+// One stage of every program's translation: "atlas", "llvm", "asm", "ptx", "sass" or "wgsl"; nothing
+// for a stage that the backend lacks.
 std::vector<std::string> dump(const Executable& e, std::string_view stage) {
   std::vector<std::string> out;
   for (const atlas::Program& p : e.plan().programs) {
@@ -181,9 +181,9 @@ std::vector<std::string> dump(const Executable& e, std::string_view stage) {
       out.push_back(atlas::disassemble(p));
       continue;
     }
-    constexpr std::string_view stages[] = {"llvm", "asm", "ptx", "sass"};
+    constexpr std::string_view stages[] = {"llvm", "asm", "ptx", "sass", "wgsl"};
     require(std::ranges::find(stages, stage) != std::end(stages),
-            "dump: stage \"{}\" is unknown; expected atlas, llvm, asm, ptx or sass", stage);
+            "dump: stage \"{}\" is unknown; expected atlas, llvm, asm, ptx, sass or wgsl", stage);
     if (auto text = e.runtime().backend().dump(p, stage)) out.push_back(std::move(*text));
   }
   return out;
@@ -322,7 +322,7 @@ void bind_executable(nb::module_& m) {
       .def("costs", &costs, nb::arg("symbols"),
            "By step of describe(): FLOP and bytes at these values of the symbols.")
       .def("dump", &dump, nb::arg("stage"),
-           "Text of every kernel: 'atlas', 'llvm' or 'asm'; of a GPU's, 'ptx' or 'sass'.")
+           "Text of every kernel: 'atlas', 'llvm' or 'asm'; of a GPU's, 'ptx', 'sass' or 'wgsl'.")
       .def(
           "plan", [](Executable& e) { return schedule::print(e.plan()); }, "Text of the plan.");
   m.def("cache_info", &cache_info,

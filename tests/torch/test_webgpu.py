@@ -90,6 +90,16 @@ def test_weights_stay_on_the_device():
     assert uploaded() == x.nbytes
 
 
+def test_a_long_epilogue_is_written_out_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_DUMP", "wgsl")
+    monkeypatch.setenv("HOLOGRAM_DUMP_DIR", str(tmp_path))
+    model, x = nn.Sequential(nn.Linear(24, 40), nn.GELU()).requires_grad_(False), torch.randn(37, 24)
+    got = torch.compile(model, backend="hologram", options={"device": "webgpu"})(x)
+    torch.testing.assert_close(got, model(x), atol=1e-6, rtol=1e-5)
+    texts = [path.read_text() for path in tmp_path.iterdir()]
+    assert texts and [text.count(" epilogue(") for text in texts if "fn epilogue" in text] == [2]  # drivers inline each call
+
+
 class Mixed(nn.Module):
     """Products, rows and, in float64, something that WGSL has no type for."""
 
