@@ -316,6 +316,16 @@ void bind_executable(nb::module_& m) {
           "The device that it runs on, in words; empty: nothing beyond the backend's name.")
       .def_prop_ro("report", &report_of)
       .def_prop_ro("cached_bytes", &Executable::cached_bytes)
+      .def_prop_ro(
+          "cached_values",
+          [](Executable& e) {
+            nb::dict out;
+            for (const auto& [value, bytes] : e.cached_values())
+              out[nb::int_(reinterpret_cast<uintptr_t>(value))] = bytes;
+            return out;
+          },
+          "Of what is computed from parameters alone, bytes by address: graphs may have one in "
+          "common.")
       .def_prop_ro("arena_bytes", [](Executable& e) { return e.plan().arena_bytes.str(); })
       .def_prop_ro("eager_bytes", [](Executable& e) { return e.plan().eager_bytes.str(); })
       .def("describe", &describe_plan, "Steps and buffers of the plan as plain data.")

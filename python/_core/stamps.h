@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "base/checksum.h"
-#include "runtime/executable.h"
+#include "identities.h"
+#include "runtime/packed_files.h"
 #include "sharers.h"
 #include "tensor_words.h"
 #include "writes.h"
@@ -90,6 +91,7 @@ class Stamps {
     runtime::Kept kept;
     std::vector<std::pair<size_t, Stamp>> changed;  // by parameter
     int64_t epoch = 0, commits = 0;
+    std::optional<runtime::PackedValues> packed;  // by these stamps' names
   };
 
   /// Fills `out.kept` with what the executable keeps, without what was computed from another
@@ -112,6 +114,7 @@ class Stamps {
     ++commits_;
     epoch_ = checked.epoch;
     for (auto& [k, stamp] : checked.changed) stamps_[k] = std::move(stamp);
+    if (checked.packed) checked.packed->unite(checked.kept);
     executable.keep(std::move(checked.kept));
   }
 
@@ -119,6 +122,7 @@ class Stamps {
   /// anew.
   static void drop(PyObject* tensor) {
     Sharers::of_process().drop(tensor);
+    Identities::of_process().drop(tensor);
     for (Stamps* stamps : of_process())
       for (Stamp& s : stamps->stamps_)
         if (s.weak.is_valid() && refers_to(s.weak.ptr(), tensor)) {
@@ -170,6 +174,7 @@ class Stamps {
     out.epoch = Writes::of_process().epoch();
     out.commits = commits_;
     out.changed.clear();
+    out.packed.reset();
     std::vector<char> changed(stamps_.size(), 0);
     std::optional<Comparing> comparing;
     const TensorWords& words = TensorWords::of_process();
@@ -194,12 +199,33 @@ class Stamps {
     for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
       for (int p : plan_.cache[c].parameters)
         if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
+    if (!out.changed.empty()) take_shared(executable, object, out);
     if (comparing && !comparing->storages.empty() && !host_)
       comparing->seconds =
           Sharers::of_process().patience();  // nothing of them is kept: the first search is now
     if (comparing && !comparing->storages.empty())
       Sharers::of_process().compared(comparing->storages, comparing->bytes, comparing->seconds);
     return true;
+  }
+
+  // Other graphs may have computed the same from the very tensors: a decoder's steps and its
+  // prompts.
+  template <typename Object>
+  void take_shared(const runtime::Executable& executable, Object object, Checked& out) {
+    static runtime::PackedTable& table = *new runtime::PackedTable;
+    std::vector<const Stamp*> stamps(stamps_.size());
+    for (int p : used_) stamps[static_cast<size_t>(p)] = &stamps_[static_cast<size_t>(p)];
+    for (const auto& [k, stamp] : out.changed) stamps[k] = &stamp;
+    std::vector<std::optional<Fingerprint>> names(stamps.size());
+    for (size_t k = 0; k < stamps.size(); ++k) {
+      if (!stamps[k] || stamps[k]->version < 0) continue;
+      const Stamp& s = *stamps[k];
+      if (const uint64_t number = Identities::of_process().of(object(static_cast<int>(k))))
+        names[k] = fingerprint(fmt::format("{} {} {} {} {}", number, s.data.get(), s.version,
+                                           out.epoch, s.content.value_or(0)));
+    }
+    out.packed.emplace(executable, names, table);
+    out.packed->take(out.kept);
   }
 
   // Whether a tensor whose content is compared is as its stamp says.

@@ -23,9 +23,10 @@ def shares() -> dict:
     weights that live frozen models have given back; machine code in use, and of kernels kept for later; plans of live graphs."""
     pool = runtimes.runtime().memory_stats()
     released = sum(_released.values())
-    packed = {True: 0, False: 0}
+    values = {True: {}, False: {}}  # bytes by address: graphs share what they compute from the same weights
     for call in list(_live):
-        packed[call.on_host] += call.executable.cached_bytes
+        values[call.on_host].update(call.executable.cached_values)
+    packed = {on_host: sum(found.values()) for on_host, found in values.items()}
     in_use = max(0, pool["in_use"] - packed[True])
     own = {"packed_weights": sum(packed.values()), "in_use": in_use, "pool_cached": pool["cached"], "released_weights": released}
     return own | {share: pool[share] for share in ("code", "code_cached", "plans")}

@@ -462,17 +462,23 @@ std::vector<int> Executable::read_as_kept(std::vector<bool> needed) const {
   return out;
 }
 
-size_t Executable::cached_bytes() const {
+std::vector<std::pair<const void*, size_t>> Executable::cached_values() const {
   std::lock_guard lock(mutex_);
-  size_t n = 0;
+  std::vector<std::pair<const void*, size_t>> out;
   for (size_t c = 0; c < kept_.size(); ++c) {
     if (!kept_[c]) continue;
     const Expr& bytes = plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].bytes;
     if (in_pool(kept_[c]))
-      n += host::MemoryPool::capacity(kept_[c].get());
+      out.emplace_back(kept_[c].get(), host::MemoryPool::capacity(kept_[c].get()));
     else if (bytes.is_const())
-      n += static_cast<size_t>(bytes.constant_value());
+      out.emplace_back(kept_[c].get(), static_cast<size_t>(bytes.constant_value()));
   }
+  return out;
+}
+
+size_t Executable::cached_bytes() const {
+  size_t n = 0;
+  for (const auto& [_, bytes] : cached_values()) n += bytes;
   return n;
 }
 

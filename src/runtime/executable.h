@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/runtime.h"
@@ -165,7 +166,10 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// A value to be kept: a copy of the host's bytes on the device.
   std::shared_ptr<void> keep_copy(const void* host, size_t bytes, Outputs& outputs,
                                   Frame& frame) const;
-  /// Bytes held for values computed from static parameters (packed weights).
+  /// Values computed from static parameters (packed weights) and the bytes that each holds; others
+  /// may hold them too.
+  std::vector<std::pair<const void*, size_t>> cached_values() const;
+  /// Bytes of them all.
   size_t cached_bytes() const;
 
  private:

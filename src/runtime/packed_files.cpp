@@ -1,4 +1,4 @@
-// runtime/packed_files.cpp: packed weights in files that processes share.
+// runtime/packed_files.cpp: packed weights that executables share, and in files, processes.
 #include "runtime/packed_files.h"
 
 #include <algorithm>
@@ -76,18 +76,19 @@ std::shared_ptr<void> PackedTable::find(const Runtime& runtime, const Fingerprin
 std::shared_ptr<void> PackedTable::unite(const Runtime& runtime, const Fingerprint& name,
                                          std::shared_ptr<void> value) {
   std::lock_guard lock(mutex_);
+  if (values_.size() >= most_) {
+    std::erase_if(values_, [](const auto& entry) { return entry.second.expired(); });
+    most_ = 2 * values_.size() + 1024;
+  }
   std::weak_ptr<void>& place = values_[{&runtime, name}];
   if (auto there = place.lock()) return there;
   place = value;
   return value;
 }
 
-PackedFiles::PackedFiles(const Executable& executable,
-                         std::span<const std::optional<Fingerprint>> contents, PackedTable& table)
-    : runtime_(executable.runtime()),
-      cache_(executable.runtime().kernels().disk()),
-      table_(table),
-      values_(executable.plan().cache.size()) {
+PackedValues::PackedValues(const Executable& executable,
+                           std::span<const std::optional<Fingerprint>> contents, PackedTable& table)
+    : runtime_(executable.runtime()), table_(table), values_(executable.plan().cache.size()) {
   if (executable.runtime().device()) return;
   const Plan& plan = executable.plan();
   const std::string target = executable.runtime().backend().code_key();
@@ -101,28 +102,35 @@ PackedFiles::PackedFiles(const Executable& executable,
   }
 }
 
-void PackedFiles::take(Kept& kept) const {
+void PackedValues::take(Kept& kept) const {
   kept.resize(values_.size());
-  for (size_t c = 0; c < values_.size(); ++c) {
-    if (kept[c] || values_[c].bytes == 0) continue;
-    kept[c] = table_.find(runtime_, values_[c].key);
-    if (!kept[c]) kept[c] = cache_.map(values_[c].key, values_[c].bytes);
-  }
-  unite(kept);
+  for (size_t c = 0; c < values_.size(); ++c)
+    if (!kept[c] && values_[c].bytes > 0) kept[c] = table_.find(runtime_, values_[c].key);
 }
 
-void PackedFiles::unite(Kept& kept) const {
+void PackedValues::unite(Kept& kept) const {
   for (size_t c = 0; c < values_.size(); ++c)
     if (kept[c] && values_[c].bytes > 0)
       kept[c] = table_.unite(runtime_, values_[c].key, std::move(kept[c]));
 }
 
+PackedFiles::PackedFiles(const Executable& executable,
+                         std::span<const std::optional<Fingerprint>> contents, PackedTable& table)
+    : PackedValues(executable, contents, table), cache_(executable.runtime().kernels().disk()) {}
+
+void PackedFiles::take(Kept& kept) const {
+  PackedValues::take(kept);
+  for (size_t c = 0; c < kept.size(); ++c)
+    if (!kept[c] && values()[c].bytes > 0) kept[c] = cache_.map(values()[c].key, values()[c].bytes);
+  unite(kept);
+}
+
 std::vector<size_t> PackedFiles::unshared(const Kept& kept) const {
   std::vector<size_t> out;
   uint64_t total = 0;
-  for (size_t c = 0; c < values_.size(); ++c) {
-    total += values_[c].bytes;
-    if (values_[c].bytes > 0 && in_pool(kept[c])) out.push_back(c);
+  for (size_t c = 0; c < values().size(); ++c) {
+    total += values()[c].bytes;
+    if (values()[c].bytes > 0 && in_pool(kept[c])) out.push_back(c);
   }
   if (total > cache_.limit() / 2) out.clear();
   return out;
@@ -130,7 +138,7 @@ std::vector<size_t> PackedFiles::unshared(const Kept& kept) const {
 
 void PackedFiles::share(Kept& kept, std::span<const size_t> which) const {
   for (const size_t c : which) {
-    const auto& [key, bytes] = values_[c];
+    const auto& [key, bytes] = values()[c];
     cache_.put_mapped(key,
                       {static_cast<const std::byte*>(kept[c].get()), static_cast<size_t>(bytes)});
     if (auto mapped = cache_.map(key, bytes)) kept[c] = std::move(mapped);

@@ -118,6 +118,27 @@ def test_known_tensors_that_hold_a_weight_are_asked_in_place_of_its_content():
         assert compared(lambda: compiled(x)) == 0
 
 
+@torch.no_grad()
+def test_graphs_pack_a_weight_once():
+    layer, x = nn.Linear(256, 256), torch.randn(40, 256)
+    calls = [compile_fresh(layer), torch.compile(lambda x: layer(x) * 2, backend="hologram")]
+
+    def packs(n):
+        with hologram_torch.profile() as found:
+            torch.testing.assert_close(calls[n](x), layer(x) * (n + 1), rtol=1e-3, atol=1e-3)
+        (graph,) = found._graphs
+        return sum(times[0] for step, times in zip(graph.plan["steps"], graph.times()) if step["cached"])
+
+    kept = hologram_torch.stats()["memory"]["packed_weights"]
+    assert (packs(0), packs(1), packs(1)) == (1, 0, 0)
+    assert hologram_torch.stats()["memory"]["packed_weights"] - kept < 1.5 * layer.weight.nbytes
+    for write in (lambda w: w.mul_(2), lambda w: w.data.copy_(w * 3), lambda w: w.untyped_storage().fill_(0)):
+        write(layer.weight)
+        assert (packs(1), packs(0)) == (1, 0)
+    layer.weight = nn.Parameter(torch.randn(256, 256))
+    assert (packs(0), packs(1)) == (1, 0)
+
+
 def test_comparing_is_told(caplog):
     layer, x = nn.Linear(1024, 512), torch.randn(8, 1024)
     holders.watch()  # not told yet
