@@ -321,9 +321,10 @@ class DigitEmitter : IndexBuilder {
               });
   }
 
-  Values read_wide(Value* word) {
+  // As many as registers have room for beside the sums.
+  Values read_wide(Value* word, int half) {
     Values out;
-    for (int64_t v = 0; v < word_bytes() / plan_.columns; ++v)
+    for (int64_t v = int64_t{half} * words; v < int64_t{half + 1} * words; ++v)
       out.push_back(load(ints_, byte(wide_, add(mul(word, word_bytes()), v * plan_.columns))));
     return out;
   }
@@ -353,11 +354,14 @@ class DigitEmitter : IndexBuilder {
     chains = emit_loop(scope, k_.i64(0), k_.i64(g.depth / plan_.values()), k_.i64(1), true, chains,
                        [&](Scope& s, Value* word, Values so_far) {
                          s.seek();
-                         Values bytes = shared() ? read_wide(word) : widened(g, word);
+                         Values bytes;
+                         if (!shared()) bytes = widened(g, word);
                          Value* at = add(first, mul(word, plan_.values()));
-                         for (size_t half = 0; half * words < bytes.size(); ++half)
-                           multiply(rows, add(at, static_cast<int64_t>(half) * 4),
-                                    &bytes[half * words], so_far);
+                         for (int half = 0; half < plan_.values() / 4; ++half) {
+                           Values read = shared() ? read_wide(word, half) : Values{};
+                           multiply(rows, add(at, int64_t{half} * 4),
+                                    shared() ? read.data() : &bytes[half * words], so_far);
+                         }
                          return so_far;
                        });
     scope.seek();
