@@ -38,7 +38,7 @@ def _adafactor(group, parameter, gradient, rows, columns, variance, step):
     if variance is None:
         rows.lerp_(gradient.square().mean(-1, keepdim=True), forget.to(rows.dtype))
         columns.lerp_(gradient.square().mean(-2, keepdim=True), forget.to(columns.dtype))
-        estimate = rows * columns / rows.mean(-2, keepdim=True).clamp(min=eps1)
+        estimate = rows / rows.mean(-2, keepdim=True).clamp(min=eps1) * columns  # divides a row's number, not each element
     else:
         variance.lerp_(gradient.square(), forget.to(variance.dtype))
         estimate = variance
@@ -47,7 +47,7 @@ def _adafactor(group, parameter, gradient, rows, columns, variance, step):
 
 
 def _rms(x):
-    return torch.linalg.vector_norm(x) / x.numel() ** 0.5
+    return (x.square().sum(-1).sum() / x.numel()).sqrt()  # row by row, as what is made of rows and columns is fastest
 
 
 class Lion(torch.optim.Optimizer):

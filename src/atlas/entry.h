@@ -14,6 +14,7 @@ struct EntryStep {
   int64_t first_argument = 0;  ///< position of its symbols in EntryFrame::arguments
   int64_t num_arguments = 0;
   int32_t cached = -1;  ///< >= 0: runs only when EntryFrame::stale[cached] is not 0
+  int32_t group = -1;   ///< >= 0: neighbours of one number may run at the same time
 };
 
 /// What one call of an entry function works on. Generated code reads it by offset.

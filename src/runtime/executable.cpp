@@ -87,7 +87,7 @@ std::vector<atlas::EntryStep> entry_steps(const schedule::Plan& plan) {
   int64_t buffers = 0, arguments = 0;
   for (const auto& step : plan.steps) {
     const auto own = static_cast<int64_t>(step.symbols.size());
-    out.push_back({step.program, buffers, arguments, own, step.cached});
+    out.push_back({step.program, buffers, arguments, own, step.cached, step.group});
     buffers += static_cast<int64_t>(step.buffers.size());
     arguments += own;
   }

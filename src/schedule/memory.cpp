@@ -18,14 +18,17 @@ struct Life {
 
 std::vector<Life> lifetimes(const Plan& plan) {
   std::vector<Life> life(plan.slots.size());
+  int now = 0;
   for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    const bool together = s > 0 && step.group >= 0 && step.group == plan.steps[s - 1].group;
+    if (!together) ++now;
     auto touch = [&](int slot) {
       if (slot < 0) return;
       Life& l = life[static_cast<size_t>(slot)];
-      if (l.first < 0) l.first = static_cast<int>(s);
-      l.last = static_cast<int>(s);
+      if (l.first < 0) l.first = now;
+      l.last = now;
     };
-    const Step& step = plan.steps[s];
     for (int b : step.buffers) touch(b);
     for (int b : step.arguments) touch(b);
     for (int b : step.results) touch(b);

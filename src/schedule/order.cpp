@@ -57,6 +57,39 @@ void ClusterOrder::hasten_last(std::vector<int>& order) const {
   std::ranges::stable_sort(order, {}, [&](int k) { return at[static_cast<size_t>(k)]; });
 }
 
+// Loops over a few numbers, of a few numbers.
+bool ClusterOrder::is_tiny(int k) const {
+  constexpr int64_t few = 16;
+  const Cluster& c = clustering_.clusters()[static_cast<size_t>(k)];
+  auto small = [](const ir::Value& v) {
+    const Expr n = numel(v->shape);
+    return n.is_const() && n.constant_value() <= few;
+  };
+  bool all = c.kind == ClusterKind::loop;
+  for (const Member& m : c.members) all = all && small(m.node);
+  if (all)
+    clustering_.for_each_access(c, [&](ir::Value v, const Index&) { all = all && small(v); });
+  return all;
+}
+
+// Tiny loops that need only such loops first: the steps of optimizers (counts, corrections of bias)
+// then stand together, and so do the updates of the parameters, which may run at the same time.
+std::vector<int> ClusterOrder::tiny_first(const std::vector<int>& order) const {
+  std::vector<int> first, rest;
+  std::vector<char> among(reads_.size(), 0);
+  for (int k : order) {
+    auto known = [&](int on) { return among[static_cast<size_t>(on)] != 0; };
+    const bool ready = std::ranges::all_of(reads_[static_cast<size_t>(k)], known) &&
+                       std::ranges::all_of(before_, [&](const std::pair<int, int>& b) {
+                         return b.second != k || known(b.first);
+                       });
+    among[static_cast<size_t>(k)] = ready && is_tiny(k);
+    (among[static_cast<size_t>(k)] ? first : rest).push_back(k);
+  }
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
+
 std::vector<int> ClusterOrder::list() const {
   std::vector<int> out;
   const size_t n = reads_.size();
@@ -71,6 +104,7 @@ std::vector<int> ClusterOrder::list() const {
   };
   for (size_t k = 0; k < n; ++k) visit(static_cast<int>(k));
   hasten_last(out);
+  out = tiny_first(out);
   std::vector<Timing> timing(n, Timing::any);
   for (size_t k = 0; k < n; ++k)
     if (clustering_.clusters()[k].kind == ClusterKind::host)

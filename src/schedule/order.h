@@ -23,6 +23,8 @@ class ClusterOrder {
 
  private:
   void hasten_last(std::vector<int>& order) const;
+  bool is_tiny(int cluster) const;
+  std::vector<int> tiny_first(const std::vector<int>& order) const;
 
   const Clustering& clustering_;
   std::vector<std::vector<int>> reads_;      // by cluster: the clusters it needs

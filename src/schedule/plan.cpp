@@ -8,6 +8,7 @@
 #include "atlas/empty.h"
 #include "schedule/check.h"
 #include "schedule/cluster/layouts.h"
+#include "schedule/groups.h"
 #include "schedule/in_place.h"
 #include "schedule/lower/lower.h"
 #include "schedule/memory.h"
@@ -349,6 +350,7 @@ Plan Planner::run() {
   emit_copies(early_copies_);
   for (int k : order_.list()) emit(clustering_.clusters()[static_cast<size_t>(k)]);
   emit_copies(copies_);
+  group_steps(plan_, *options_.machine);
   plan_memory(plan_, *options_.machine);
   link_steps();
   for (Value v : ir::live_nodes(graph_)) {

@@ -52,6 +52,7 @@ struct Step {
   std::vector<int> buffers = {};   ///< slot per program buffer that is not scratch
   std::vector<Expr> symbols = {};  ///< value of each program symbol
   int cached = -1;                 ///< >= 0: runs only when cache entry `cached` is stale
+  int group = -1;                  ///< >= 0: of neighbours that may run at the same time
   // host call
   int callee = -1;
   std::vector<int> arguments = {};  ///< slots of the operands

@@ -398,6 +398,36 @@ TEST_F(PlanTest, AStaticCacheIsUpdatedInPlace) {
   EXPECT_EQ(p.steps[1].buffers[0], p.outputs[0].slot);  // the maximum reads the parameter itself
 }
 
+// Two steps of an optimizer: counts first, then the updates, which need nothing of each other.
+TEST_F(PlanTest, UpdatesOfParametersRunTogether) {
+  for (int n : {500, 6000}) {
+    Value parameter = input({n}), count = input({}), gradient = input({n});
+    Value next = g.binary(Op::add, count, g.number(DType::f32, 1));
+    Value rate = g.broadcast(g.unary(Op::sqrt, next), {n});
+    const auto first = static_cast<int>(parameter->attrs.ints[0]);
+    g.outputs.push_back(
+        {g.binary(Op::sub, parameter, g.binary(Op::mul, gradient, rate)), {}, first});
+    g.outputs.push_back({next, {}, first + 1});
+  }
+  Plan p = plan();
+  ASSERT_EQ(p.steps.size(), 4u);
+  for (const schedule::Step& s : p.steps) EXPECT_GE(s.group, 0);
+  EXPECT_EQ(p.steps[0].group, p.steps[1].group);
+  EXPECT_EQ(p.steps[2].group, p.steps[3].group);
+  EXPECT_NE(p.steps[0].group, p.steps[2].group);
+}
+
+// What one step writes the next one reads: none runs beside another.
+TEST_F(PlanTest, StepsThatNeedEachOtherAreNoGroup) {
+  Value x = input({64, 4096}), y = x;
+  for (int i = 0; i < 3; ++i) {
+    Value sum = g.reduce(Op::reduce_sum, y, {0});
+    y = g.binary(Op::mul, y, g.broadcast(sum, {64, 4096}));
+  }
+  output(g.reduce(Op::reduce_sum, y, {0, 1}));
+  for (const schedule::Step& s : plan().steps) EXPECT_EQ(s.group, -1);
+}
+
 // Points with indices of their own are independent; what lies apart in memory is not taken by
 // lanes.
 TEST_F(PlanTest, AScatterAlongRowsTakesRowsInParallel) {

@@ -66,6 +66,26 @@ def test_steps_are_eagers(name):
     assert stats["failed_graphs"] == 0 and stats["fallback_ops"] == {}
 
 
+@pytest.mark.parametrize("name", ["AdamW", "Adafactor"])
+def test_updates_that_run_together_give_the_same_bits(name):
+    """Parameters of many sizes, which the threads share out: the bits that one thread gives."""
+    found, before = [], torch.get_num_threads()
+    for threads in (2, 1):
+        torch.manual_seed(0)
+        mine = [torch.nn.Parameter(torch.randn(n)) for n in ((300, 200), (1,), (64, 7), (5000,), (300, 200), (3, 3))]
+        step = compile_fresh(MAKE[name](mine, torch.tensor(0.01)).step)
+        torch.set_num_threads(threads)
+        try:
+            for _ in range(20):
+                for p in mine:
+                    p.grad = torch.randn_like(p)
+                step()
+        finally:
+            torch.set_num_threads(before)
+        found.append(mine)
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
 def test_operators_of_lists():
     """Each takes its tensors one by one; a graph of them all leaves none to PyTorch."""
     shapes = (3, 4), (5,)
