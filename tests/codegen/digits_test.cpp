@@ -1,10 +1,13 @@
 // tests/codegen/digits_test.cpp: rows of float32 times scaled bytes and halves of bytes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <random>
+#include <sstream>
+#include <string>
 
 #include "atlas/builder.h"
 #include "backend/cpu/compile.h"
@@ -196,6 +199,24 @@ TEST_P(Digits, few_rows_fetch_scales_and_weights_ahead) {
   };
   EXPECT_GE(fetches(1), 4 + target_.vector_bytes / 16);
   EXPECT_EQ(fetches(70), 0);
+}
+
+// Two rows' sums, and what they are multiplied by, are as many vectors as AVX-512 has registers.
+TEST_P(Digits, sums_of_many_rows_stay_in_registers) {
+  if (target_.vector_bytes != 64) GTEST_SKIP() << "one row at a time";
+  std::istringstream text(cpu::dump_asm(make_program({70, 64, 128, 64, 4}), target_));
+  int dots = 0, most = 0, in_memory = 0, worst = 0;
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with(".L")) dots = in_memory = 0;  // a loop begins
+    dots += line.find("vpdpbusd") != std::string::npos;
+    in_memory += line.find("(%rsp)") != std::string::npos;
+    if (!line.starts_with("\tj") || dots < 24) continue;
+    most = std::max(most, dots);
+    worst = std::max(worst, in_memory);
+    dots = in_memory = 0;
+  }
+  EXPECT_EQ(most, 48);  // 8 vectors of weights, three digits, two rows
+  EXPECT_EQ(worst, 0);
 }
 
 TEST_P(Digits, other_products_keep_their_order) {
