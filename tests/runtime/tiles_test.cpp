@@ -301,7 +301,7 @@ TEST_F(TilePacking, terms_are_one_pass) {
   }
   EXPECT_EQ(longest.loads, 4);
   EXPECT_EQ(longest.stores, 6);
-  EXPECT_LE(longest.all, 60);  // docs/products.md
+  EXPECT_LE(longest.all, 60);  // schedule/lower/weights.cpp
 }
 
 // Pairs and fours along k are picked from vectors of them and turned over in squares.

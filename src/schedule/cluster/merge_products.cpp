@@ -1,5 +1,16 @@
 // schedule/cluster/merge_products.cpp: what follows a product (or attention) in its kernel: its
 // epilogue, one that reads several columns, and the tail behind its rows.
+//
+// Parts: found by the coordinates of the reads alone, for up to eight parts of at least half a
+// panel. A panel is of one part, and those of the same columns lie side by side, so that a unit has
+// as many of each.
+//
+// A tail follows the epilogue of all elements of a row and reads what that stored at the element
+// alone, so no sum changes its order. What the epilogue stores for the tail alone lies where the
+// tail's result goes, if the types agree. Fewer than 1,024 rows would not give every thread units,
+// and operands that are not packed once would be packed by each unit anew. It saves a launch and
+// what only the tail reads, not time: a layer norm's row takes as long from the third-level cache,
+// since it waits for its trees, division and root.
 #include <algorithm>
 
 #include "atlas/limits.h"

@@ -1,4 +1,18 @@
 // schedule/lower/weights.cpp: weights laid out for products.
+//
+// Panels for tiles. bfloat16 are paired and bytes put together in fours as words, without a
+// conversion: from rows along n two loads, a shift, an or and a store for each line of 64 bytes of
+// pairs, 10 instructions for one of bytes. float32 is split on the way, at most 30 instructions for
+// two vectors and the line of each of three terms, five of them loads and stores: halfway numbers
+// are rounded away from 0 where another term has the rest, which takes two instructions where
+// rounding to even takes five, and the third term is exact. Bytes are walked 16 rows at a time.
+// Columns along k are turned over in squares of words, two side by side for pairs of float32, and
+// fetched 256 bytes ahead. A step's terms lie behind each other, so that a panel is one stream;
+// three terms take 1.5 times the memory of the float32, which stays for the elements that terms
+// cannot give.
+//
+// Weights of few bits are kept as they are, in blocks of columns: q[n, k] becomes [n / 64, k, n %
+// 64].
 #include "schedule/lower/weights.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // schedule/lower/winograd.cpp: weights of products by Winograd's F(2x2, 3x3), and their way back.
+//
+// The threshold for the centre, (m11 - m12) - (m21 - m22), is 2^-22 of the sum of these four's
+// absolute values, plus 2^-147: twice what the roundings of M may make of a 0. An edge's middle is
+// one difference, a corner itself.
 #include <array>
 #include <limits>
 

@@ -1,5 +1,12 @@
 // schedule/windows/depthwise.cpp: depthwise and narrowly grouped convolutions as loops over
 // channels.
+//
+// Up to eight pixels of a line (a divisor of its length, at most 200 multiply-adds) share a body,
+// so that four chains run side by side. Channels are taken in blocks so that the lines that a
+// window spans stay in the nearest cache (24 KiB). Narrow groups: lanes run along the channels of
+// all groups, and lanes of a group share an element of the image, taken from a whole vector by one
+// shuffle (codegen/shared_element). Vectors then begin at multiples of their length, so units are
+// lines of channels.
 #include <algorithm>
 
 #include "schedule/lower/kinds.h"

@@ -1,4 +1,11 @@
 // schedule/windows/direct_convolution.cpp: a convolution over an image of few channels.
+//
+// A loop over lines and vectors of channels takes up to eight pixels of a line at a time and reads
+// the image element by element, so that no window is copied. With more channels than two vectors
+// the copies cost less than reading the image again for each vector. Rows stay inside of the lanes'
+// loop (LoopStages::walks_rows_first): the elements that lanes share would else be read ahead of it
+// and spilled. The order of the sums is the product's; the padded image keeps its planes where it
+// arrives in planes.
 #include "schedule/windows/direct_convolution.h"
 
 #include <algorithm>

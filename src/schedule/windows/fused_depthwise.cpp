@@ -1,4 +1,9 @@
 // schedule/windows/fused_depthwise.cpp: a depthwise convolution and what makes its image.
+//
+// The ring has 4 or 6 lines, computed in tiles of up to 16 pixels side by side, their sums in
+// registers. Blocks of lines compute a few lines twice; there are as many as leave 12 units of two
+// threads (six for each), and few enough lines in each that what all channels read stays in the
+// second-level cache. The sums are those of two kernels, bit by bit.
 #include "schedule/windows/fused_depthwise.h"
 
 #include <algorithm>

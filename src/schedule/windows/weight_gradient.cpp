@@ -1,4 +1,7 @@
 // schedule/windows/weight_gradient.cpp: the gradient of a grouped weight, a chain for each tap.
+//
+// A body takes up to eight pixels of a line. No windows are copied. A gradient that arrives with
+// its channels apart is laid out once.
 #include <algorithm>
 
 #include "schedule/lower/kinds.h"

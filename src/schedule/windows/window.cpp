@@ -1,5 +1,10 @@
 // schedule/windows/window.cpp: products over windows of an image: memory layouts and depthwise
 // loops.
+//
+// Winograd: a tile costs 1.1 * 16 * C * O / 32 multiply-adds and 40 cycles for each vector of
+// channels that is transformed, before or after; direct sums 9 * C * O / 32 per pixel. Odd sizes
+// count their incomplete tiles as whole ones. A weight that is new in each call, and the turned
+// weight of an image's gradient, cost another 25 cycles for each pair of channels, in each call.
 #include "schedule/windows/window.h"
 
 #include <algorithm>

@@ -4,6 +4,14 @@
 // scratch tile, the score body and the running maximum, exponentials and their sum, then the value
 // accumulators, scaled down where the maximum grew, gain p v. Every sum runs over its terms one by
 // one in ascending order, so the bits depend on neither lanes nor units.
+//
+// q is packed once as depth x queries; then k needs no packing, since its rows are the broadcast
+// operand of tiles whose lanes are queries: the softmax needs no reductions across lanes, masks
+// that depend on keys alone are scalars, and p v again broadcasts p and reads v in place. k and v
+// are copied only to widen narrow types, and v where the head size is not a whole number of
+// vectors. A last panel of one vector (a head size of 80 with AVX-512, 24 with AVX2) takes tiles of
+// twice the rows and half the width, in the gradients too. Two chains of maxima and of sums hide
+// each other's latency.
 #include "backend/cpu/attention/emit.h"
 
 #include <algorithm>

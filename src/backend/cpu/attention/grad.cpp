@@ -5,6 +5,11 @@
 // and dq += s k. All three sums run over their terms one by one in ascending order, whatever the
 // tiles and whichever of them the unit has. Operands are copied into blocks of memory, so that any
 // strides, types and sizes take one path.
+//
+// Scores are never in memory beyond a tile; its lanes run along keys, and p and s take their place.
+// The keys' sums of a block are finished before the next block begins (where heads share keys:
+// behind the last head), the queries' stay in scratch memory of the size of dq. k and v are copied
+// as columns, k, q and g as rows. Blocks that a causal mask or a band hides are not visited.
 #include "backend/cpu/attention/grad_emitter.h"
 
 #include "codegen/nest.h"

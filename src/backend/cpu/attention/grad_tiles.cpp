@@ -5,6 +5,11 @@
 // float32; p and s, rounded and turned over, times words of two queries add to dv and dk, s as it
 // lies times words of two keys adds to dq. Sums stay in memory as float32, each one chain over the
 // steps of 32 queries or keys.
+//
+// Every operand is copied once as rows of bfloat16, from which words come: of keys and values
+// turned over once for a block of keys, of two rows of k, q and g. Counted for 64 queries, 128
+// keys, depth and width 64: five products of 64 tile products, 5,120 cycles, and 1,024 shuffles for
+// turning p and s over.
 #include "backend/cpu/attention/grad_emitter.h"
 
 #include <algorithm>

@@ -1,5 +1,8 @@
 // backend/cpu/attention/masks.cpp: masks and biases that lie along the keys, for lanes along
 // queries.
+//
+// They are loaded in squares of as many queries and keys as a register has lanes and turned over
+// there.
 #include "backend/cpu/attention/emitter.h"
 #include "codegen/memory.h"
 #include "codegen/nest.h"

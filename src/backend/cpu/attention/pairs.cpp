@@ -1,6 +1,11 @@
 // backend/cpu/attention/pairs.cpp: attention's products of bfloat16 by the dot instruction.
 //
 // Its operands are words of two numbers: two values of a query or key, then two keys.
+//
+// Words of a key are read in place and q is packed as words; a block's exponentials become words of
+// two keys in the place of their scores (summed in float32, then rounded once), and two rows of v
+// are interleaved per unit. Those exponentials take nine instructions (emit_brief_exp: off by
+// 2^-18, where rounding costs 2^-9) instead of 18.
 #include "backend/cpu/attention/emitter.h"
 #include "backend/cpu/exponential.h"
 #include "codegen/body.h"

@@ -1,4 +1,11 @@
 // backend/cpu/attention/rows.cpp: scores and softmax of a few queries, with lanes along the keys.
+//
+// Where a key's elements are contiguous and a whole number of 64 bytes of float32, k stays in place
+// and scores are inner products with lanes along the depth (operands/dots): 16 partial sums on
+// every instruction set, added by a fixed tree of which sixteen keys share the shuffles. float16
+// and bfloat16 caches are widened as they are loaded, v too. Other keys are transposed in
+// registers, several panels at a time. A block's exponentials are summed in 16 strided partials
+// likewise.
 #include <llvm/IR/Intrinsics.h>
 
 #include "backend/cpu/attention/emitter.h"

@@ -1,5 +1,8 @@
 // backend/cpu/operands/nibbles.cpp: values of a body that depend on half a byte: looked up instead
 // of computed.
+//
+// What a body computes from half a byte (the subtraction of 8, say) is found by evaluating it for
+// all 256 bytes; AVX-512 looks it up in a register of 16 results.
 #include "backend/cpu/operands/nibbles.h"
 
 #include <llvm/IR/IntrinsicsX86.h>

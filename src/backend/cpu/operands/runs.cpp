@@ -1,5 +1,8 @@
 // backend/cpu/operands/runs.cpp: operand bodies whose index along an axis is taken apart (windows
 // of an image).
+//
+// The innermost level is contiguous, so a row of windows is a few vector copies; a guard (padding)
+// is the same for a whole run and selects an address, not lanes.
 #include "backend/cpu/operands/runs.h"
 
 #include <algorithm>

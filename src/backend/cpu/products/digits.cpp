@@ -3,8 +3,18 @@
 //
 // A unit is a batch point, a block of rows and as many columns as a vector has bytes. A thread
 // writes the rows of its block as digits once. In a segment of k each row's values are taken in
-// units of 2^-22 of its largest one's power of two: whole numbers x = d0 + 256 d1 + 65536 d2 with
-// digits from -128 to 127. Sums of digits times weights are exact in 32 bits.
+// units of 2^-21 of the power of two below its largest one: whole numbers x = d0 + 256 d1 + 65536
+// d2 with digits from -128 to 127. Sums of digits times weights are exact in 32 bits.
+//
+// Four bytes of a column are a word, zipped from four rows of the weights in registers; halves of
+// bytes take a mask, and a shift, besides. So 64 weights of 8 bits take a load, two zips, an
+// exclusive or and three dots, where loads, conversions and multiply-adds are twelve instructions.
+// Behind a segment the digits' sums become float32, times the unit and the scale; a zero point,
+// added behind the scale or taken from the numbers before it, takes the sum of the row's values.
+// Two rows share what is zipped, and from nine on all do where it takes halves of bytes (or AVX2).
+//
+// At most eight rows fetch 8 KiB ahead, as hardware stops at the end of a page, and with it scales
+// and what the epilogue reads of the columns that come next, which hardware does not foresee.
 #include "backend/cpu/products/digits.h"
 
 #include <llvm/IR/Intrinsics.h>

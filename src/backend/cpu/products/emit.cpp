@@ -1,4 +1,18 @@
 // backend/cpu/products/emit.cpp: the units of a product: operand blocks, register tiles, epilogue.
+//
+// A register tile walks the whole depth; the sums of its blocks of 384 are added in a buffer of the
+// tile's size that never leaves the first-level cache, and the epilogue reads them there. The first
+// two tiles of a packed panel fetch the next panel to the second-level cache, a line per k; where
+// there is one panel alone each tile fetches the rows of the next.
+//
+// Parts (ProductBlock::parts): tiles whose sums of all parts fit into registers (three rows of four
+// gates with AVX-512) walk the parts' panels together. Others walk one panel after the other, each
+// against up to 24 / parts tiles, before these tiles' epilogue. What such an epilogue reads lies in
+// rows of all parts, often 4 KiB apart, each on another page and all in one set of the first-level
+// cache: it is fetched to the second level before the tiles.
+//
+// A tail (ProductBlock::tail) runs for a unit's rows as soon as its last panel is done; the unit
+// has all columns then.
 #include "backend/cpu/products/emit.h"
 
 #include <algorithm>

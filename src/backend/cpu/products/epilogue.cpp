@@ -1,4 +1,10 @@
 // backend/cpu/products/epilogue.cpp: the epilogue of a product on a block of its sums.
+//
+// It runs once per panel and row (per vector where there are 16 registers or columns behind the
+// last whole panel); what depends on columns alone is loaded once. A core's schedulers hold only a
+// few instructions of a chain, so both vectors run side by side, and from 16 instructions on two
+// rows besides. The rounding instruction (accurate products of bfloat16 only) takes the place of
+// nine, twice per result where an activation follows.
 #include "backend/cpu/products/epilogue.h"
 
 #include <llvm/IR/Intrinsics.h>

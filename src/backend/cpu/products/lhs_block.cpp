@@ -1,4 +1,10 @@
 // backend/cpu/products/lhs_block.cpp: the left operand of a product's units, in place or copied.
+//
+// A copy has rows with a stride of a whole number of vectors plus one, or lies k by k where m is
+// the contiguous axis. Chunks of one thread that follow each other share it: the kernel notes which
+// block it made in front of the thread's scratch memory, where the note lasts as long as the launch
+// and the memory do (Context::launch). Rows that are taken by their numbers (x[indices] @ w, 32 or
+// more) are found by this copy where they lie.
 #include "backend/cpu/products/lhs_block.h"
 
 #include <llvm/IR/Intrinsics.h>

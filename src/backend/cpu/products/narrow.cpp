@@ -4,6 +4,13 @@
 // operand's body runs in the loop over k; what depends on columns alone, or on a group of k
 // (scales, zero points), is computed outside of it, and where the bits are not promised applied to
 // the group's sum: the sum of x (v s + z) is s times that of x v, and z times that of x.
+//
+// The axis k is taken apart by the divisors that the body contains, so that scales are loaded once
+// per group, two steps share a byte and every choice between halves is a constant. 16 weights of
+// four bits then cost half a widening, a shift every other time, a look-up (operands/nibbles) and a
+// multiply-add. A unit of which a sum is not finite (an infinity or NaN among the rows, an overflow
+// before the scale) is computed again as the expression says. Where columns end within a vector (a
+// vocabulary of 50,257) the last unit has code of its own, with masks.
 #include "backend/cpu/products/narrow.h"
 
 #include <algorithm>

@@ -1,4 +1,25 @@
 // backend/cpu/products/plan.cpp: the analytic model behind products' blocking.
+//
+// Left operand: read in place where k is contiguous and nothing is computed on it, since a
+// broadcast from memory costs no more than one from a packed panel. Right operand: panels packed
+// ahead; in place where n is contiguous and there is little to gain (two tiles of rows, at most 64
+// KiB); else packed per unit.
+//
+// Rows of a unit: its left block should take at most half of the second-level cache, 24 to 72 rows
+// (bytes: 256). A panel is then read once per unit from wherever it lies, 128 bytes per k against
+// 12 to 36 cycles of arithmetic. Up to 1,032 rows where the right operand is distant: larger than 1
+// MiB, so that a panel's first tile waits for the third-level cache or memory, or copied per unit,
+// a line of every row from another page.
+//
+// Work of a unit: total / 64 (distant: / 32), at least 40,000 and at most 1,000,000 cycles
+// (distant: 4,000,000), by two multiply-adds a cycle and 32 bytes of the right operand a cycle:
+// enough units to balance, none shorter than the cost of handing it out. The number of panels is
+// cut first, then rows. At least 8,000 for gates, and for up to four rows with a matrix of up to 2
+// MiB, of which each core then keeps a part in its cache; with larger matrices each unit would wait
+// for memory anew. balance_few_units: nine units leave one of two threads a fifth less to do.
+//
+// There is no blocking of k for the cache: a panel streams from the second level at 128 bytes per
+// 12 cycles, far below what that delivers, and the epilogue can follow at once.
 #include "backend/cpu/products/plan.h"
 
 #include <algorithm>

@@ -51,7 +51,7 @@ Dots dots_for(const Target& target, DType operand_type, DType acc_type);
 /// How many products one of them sums.
 int group_of(Dots dots);
 
-/// The choices for one product on one target; docs/products.md gives the model.
+/// The choices for one product on one target; plan.cpp gives the model.
 struct ProductPlan {
   TileModel tile;
   Expr m, n, k;

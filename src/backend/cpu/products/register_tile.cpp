@@ -1,4 +1,18 @@
 // backend/cpu/products/register_tile.cpp: the sizes of products' register tiles.
+//
+// A tile is two vectors wide and 12 rows high where there are 32 vector registers: 24 accumulators,
+// two vectors of the right operand, broadcasts of the left. 6 rows where there are 16. A
+// multiply-add takes four cycles and two start per cycle, so fewer than eight chains leave the
+// units idle: tiles of one to three rows span several panels.
+//
+// A unit's rows are covered by tiles of one height; the last one reaches back and computes rows
+// again, which its epilogue skips. Known sizes take the height from 8 to 12 that computes fewest
+// rows again (2 to 3 % at 64 and 128 rows); run-time sizes choose among 1, 2, 3, 4, 6, 8, 10 and
+// 12, so that eight kernels, and three wider ones, serve any size.
+//
+// Where all columns fit into a panel's first vector the other one is left out. Where they end in
+// the middle of the second (24 with AVX-512) that is a vector of half the length, in the epilogue
+// too: with 256-bit data paths a quarter of the multiply-adds less.
 #include "backend/cpu/products/register_tile.h"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // backend/cpu/products/rhs_panels.cpp: panels of a product's right operand, packed, in place or
 // copied.
+//
+// Operands with k contiguous are packed through squares that are transposed in registers.
 #include "backend/cpu/products/rhs_panels.h"
 
 #include "backend/cpu/operands/runs.h"

@@ -3,6 +3,10 @@
 // A unit is a batch point. Register tiles of rows x vectors walk the whole depth, their left
 // operand broadcast from memory, and the epilogue runs on the accumulators where they are: there
 // are no copies, no calls and no buffer of sums.
+//
+// Known sizes, at most 2^19 multiply-adds per batch point, k up to 384, n up to 128. Vectors are no
+// wider than the columns need; tiles have up to 4 vectors x 6 rows or 1 x 24, half of that with 16
+// registers. A right operand with k contiguous is turned over on the stack once per unit.
 #include "backend/cpu/products/small.h"
 
 #include <algorithm>

@@ -1,5 +1,13 @@
 // backend/cpu/products/winograd.cpp: products over the 3 x 3 windows of an image by Winograd's
 // F(2x2, 3x3).
+//
+// Nothing but image, weights and results touches memory beyond the second-level cache. Up to four
+// panels a unit, since each unit transforms its pixels itself: 4 % of its work then.
+//
+// Infinities, NaN and sums beyond the range spread within a tile's transform, so a result that is
+// not finite is computed again by the direct sums, one at a time, in a branch that ordinary data
+// never takes. schedule/lower/winograd.cpp says how their taps are read back from the transformed
+// weights.
 #include "backend/cpu/products/winograd.h"
 
 #include <llvm/IR/Intrinsics.h>

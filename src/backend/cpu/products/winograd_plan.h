@@ -5,7 +5,7 @@
 
 namespace hologram::cpu {
 
-/// The choices for one Winograd product on one target; docs/convolution.md gives the model.
+/// The choices for one Winograd product on one target; winograd_plan.cpp gives the model.
 struct WinogradPlan {
   TileModel tile;
   Expr tile_rows, tile_columns;  ///< tiles of 2 x 2 results down and across an image

@@ -1,4 +1,13 @@
 // backend/cpu/tiles/kernel.cpp: AMX: tile configuration and register kernels of 32 × 32 sums.
+//
+// Two tiles of 16 rows times two of 16 columns, 64 bytes of k a step: four sums, two tiles of each
+// operand; one tile of rows where no more are left. Terms come in an order in which neighbours
+// share an operand: 14 tile loads for 24 tile products of three terms, 8 for 12 of two, 4 for 4 of
+// one. A block of 16 steps is surrounded by four tilezero and four tilestored.
+//
+// Each step fetches the operands of the step but one behind it to the first-level cache: with two
+// and three terms rows and columns (128 lines for 12 products, 192 for 24), with one term and bytes
+// rows alone (32 for 4), since a panel's block of 32 KB stays there by itself.
 #include "backend/cpu/tiles/kernel.h"
 
 #include <llvm/IR/Intrinsics.h>

@@ -1,4 +1,12 @@
 // backend/cpu/tiles/plan.cpp: how products of tiles are cut into units.
+//
+// A tile product takes a cycle for each row, by Intel's manual: five rows are one tile of 5, 17 two
+// of 9 (18 cycles in place of 32), 100 seven of 15. The first eight groups of rows of a unit fetch
+// the next panel. Parts: sums stay in memory until the last one.
+//
+// Terms: the table's cycles for each tile product, waiting for the bytes of a step that come from
+// the second-level cache, 0.6 cycles to split a number of the left operand, 1.5 for one of a right
+// operand that is packed for the call.
 #include <algorithm>
 
 #include "atlas/tile_math.h"

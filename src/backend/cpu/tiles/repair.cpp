@@ -1,4 +1,8 @@
 // backend/cpu/tiles/repair.cpp: the elements of a product of f32 terms that chains must give.
+//
+// Rows are classified while they are copied, columns by scanning a panel's first terms (two vectors
+// per step of the six products). Only where a class is not the best one sums are looked at, and
+// only those that fail become chains.
 #include "backend/cpu/tiles/repair.h"
 
 #include <array>

@@ -1,4 +1,10 @@
 // backend/cpu/tiles/rows.cpp: the left operand of a product of tiles, copied as rows of tiles.
+//
+// bfloat16 is read in place where rows and k are whole tiles and k is contiguous; all else is
+// copied once per block of rows, and split there: tiles behind each other, a row of 64 bytes at a
+// time. An operand that lies along m (a transposed one, gradients of weights, the image of a 1 x 1
+// convolution in planes) is read 16 rows by 16 words at a time and turned over in registers.
+// Windows are read in runs. Tails are zeros; rows behind the last are computed and dropped.
 #include "backend/cpu/tiles/rows.h"
 
 #include <algorithm>
