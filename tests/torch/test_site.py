@@ -67,6 +67,18 @@ def test_a_browser_shows_it_light_and_dark(site, tmp_path):
     assert means[0] < 90 and means[1] > 180
 
 
+def test_the_pages_are_short_enough_to_be_read():
+    words = 0
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        text = path.read_text()
+        assert re.search(r"^\| ?---|^```mermaid|!\[|<img ", text, re.M), f"{path.name} has neither a picture nor a table"
+        prose = re.sub(r"^\|.*$", "", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.M)
+        words += len(prose.split())
+        for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", prose):
+            assert len(paragraph.split()) <= 150, f"{path.name}: {paragraph.strip()[:60]} … has more than 150 words"
+    assert words <= 25_000
+
+
 def test_the_command_names_the_page(monkeypatch, capsys, tmp_path):
     from hologram._commands import docs
     from hologram.cli import main
