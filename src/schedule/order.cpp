@@ -36,7 +36,8 @@ bool ClusterOrder::depends(int cluster, int on) const {
 }
 
 // What no other cluster reads (a weight's gradient, its update) runs as soon as it can: results of
-// the graph have their memory anyway, and what is read for the last time gives its own back.
+// the graph have their memory anyway, and what is read for the last time gives its own back. Not
+// before a call of the host: where that fails (a check of values), arguments stay as they are.
 void ClusterOrder::hasten_last(std::vector<int>& order) const {
   const size_t n = reads_.size();
   std::vector<char> read(n, 0);
@@ -45,16 +46,22 @@ void ClusterOrder::hasten_last(std::vector<int>& order) const {
   std::vector<std::vector<int>> before(n);
   for (auto [reader, writer] : before_) before[static_cast<size_t>(writer)].push_back(reader);
   std::vector<size_t> at(n);  // by cluster: the place of the one that it follows, or its own
+  size_t behind_host = 0;     // the place behind the last call of the host
   for (size_t place = 0; place < n; ++place) {
     const auto k = static_cast<size_t>(order[place]);
     at[k] = place;
-    if (read[k] || clustering_.clusters()[k].kind == ClusterKind::host) continue;
-    size_t last = 0;
+    if (is_host(order[place])) behind_host = place + 1;
+    if (read[k] || is_host(order[place])) continue;
+    size_t last = behind_host;
     for (const std::vector<int>* list : {&reads_[k], &std::as_const(before[k])})
       for (int d : *list) last = std::max(last, at[static_cast<size_t>(d)] + 1);
     if (last > 0) at[k] = last - 1;
   }
   std::ranges::stable_sort(order, {}, [&](int k) { return at[static_cast<size_t>(k)]; });
+}
+
+bool ClusterOrder::is_host(int k) const {
+  return clustering_.clusters()[static_cast<size_t>(k)].kind == ClusterKind::host;
 }
 
 // Loops over a few numbers, of a few numbers.
@@ -74,12 +81,15 @@ bool ClusterOrder::is_tiny(int k) const {
 
 // Tiny loops that need only such loops first: the steps of optimizers (counts, corrections of bias)
 // then stand together, and so do the updates of the parameters, which may run at the same time.
+// None of them runs before a call of the host, as above.
 std::vector<int> ClusterOrder::tiny_first(const std::vector<int>& order) const {
   std::vector<int> first, rest;
   std::vector<char> among(reads_.size(), 0);
+  bool behind_host = false;
   for (int k : order) {
+    behind_host = behind_host || is_host(k);
     auto known = [&](int on) { return among[static_cast<size_t>(on)] != 0; };
-    const bool ready = std::ranges::all_of(reads_[static_cast<size_t>(k)], known) &&
+    const bool ready = !behind_host && std::ranges::all_of(reads_[static_cast<size_t>(k)], known) &&
                        std::ranges::all_of(before_, [&](const std::pair<int, int>& b) {
                          return b.second != k || known(b.first);
                        });

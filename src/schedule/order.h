@@ -23,6 +23,7 @@ class ClusterOrder {
 
  private:
   void hasten_last(std::vector<int>& order) const;
+  bool is_host(int cluster) const;
   bool is_tiny(int cluster) const;
   std::vector<int> tiny_first(const std::vector<int>& order) const;
 

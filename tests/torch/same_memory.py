@@ -74,7 +74,8 @@ def geometry(named) -> dict:
         owner, start = owners.setdefault(t.untyped_storage()._cdata, (name, place(t)))
         facts[name, "is"] = objects[id(t)]
         facts[name, "memory of"] = owner
-        facts[name, "view of"] = objects.get(id(t._base))
+        if not name.startswith("argument"):  # no call changes it, and copies of arguments are views of nothing
+            facts[name, "view of"] = objects.get(id(t._base))
         facts[name, "offset"] = place(t) - start if t.numel() else 0
         facts[name, "size"] = tuple(t.shape)
         facts[name, "strides"] = tuple(s for n, s in zip(t.shape, t.stride()) if n != 1) if t.numel() else ()
@@ -303,7 +304,8 @@ def bounding(graph, arguments):
 
 
 def _simple(argument) -> bool:
-    return examined(argument) or not isinstance(argument, torch.Tensor)
+    # a list's tensors (compiled autograd's) are no copies: a second run would add to the gradients again
+    return examined(argument) or not isinstance(argument, (torch.Tensor, list, tuple, dict))
 
 
 def copied(arguments) -> list:

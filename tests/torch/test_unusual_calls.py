@@ -50,6 +50,9 @@ def test_interrupted_compilations_leave_nothing_behind(request):
                 time.sleep(0.05)  # until the signal has come
             except KeyboardInterrupt:
                 interrupted += 1
+            except AssertionError as error:  # a signal that comes while Dynamo tries its new guards becomes this
+                assert "Guard failed on the same frame" in str(error)
+                interrupted += 1
             timer.join()
             check(compiled(x), module(x))
     assert interrupted == 3
