@@ -42,7 +42,7 @@ class Operator:
             return fallback.run(self.op, *args, **kwargs)
         if call is self:
             call = self.make(key, flat, args, kwargs)
-        if call is LEFT or self.writes and not _apart(flat):
+        if call is LEFT or self.writes and not apart(flat):
             return fallback.run(self.op, *args, **kwargs)
         calls[self.name] += 1
         return call(flat)
@@ -71,7 +71,7 @@ class Operator:
     def found(self, flat, args, kwargs):
         """What serves calls with such arguments."""
         global compiled
-        if not _fits(flat):
+        if not fits(flat):
             return LEFT
         coarse = tuple(map(_coarse, flat))
         where = self.numbers_among(flat, kwargs)
@@ -119,7 +119,7 @@ def _coarse(x):
     return _key(x)
 
 
-def _fits(flat) -> bool:
+def fits(flat) -> bool:
     """Whether our kernels may take the arguments: tensors of the device without conjugate or negative bits, and single numbers of
     the host's."""
     some = False
@@ -134,7 +134,7 @@ def _fits(flat) -> bool:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def _apart(flat) -> bool:
+def apart(flat) -> bool:
     """Whether what an operator writes, its first argument, shares memory with none of the others, nor with itself."""
     first = flat[0]
     mine = first.untyped_storage().data_ptr()

@@ -3,7 +3,7 @@ import torch
 from torch.utils import backend_registration
 
 from .. import counters, runtimes
-from . import autocast, fallback, kernels, module, tensors
+from . import autocast, draws, fallback, kernels, module, tensors
 
 
 class _Hooks(torch._C._acc.PrivateUse1Hooks):
@@ -41,6 +41,7 @@ def register() -> list:
     library = torch.library.Library("aten", "IMPL")
     tensors.register(library)
     kernels.register(library)
+    draws.register(library)
     library.impl("_pin_memory", lambda self, device=None: self.detach(), "CPU")  # the device's memory is the host's
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(fallback.run, "PrivateUse1")

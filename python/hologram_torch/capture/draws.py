@@ -46,10 +46,15 @@ def _draw(kind, size, stride, a, b, low, high, *, dtype, device):
     out = torch.empty_strided(size, stride, dtype=dtype, device=device)
     if not exact(kind, dtype):  # compiled on another machine
         return KINDS[kind][0](out, a, b, low, high)
+    fill(out, kind, a, b, low, high)
+    return out
+
+
+def fill(out, kind, a=0.0, b=0.0, low=0, high=0):
+    """Draws into a dense tensor what is `exact`."""
     state = torch.get_rng_state()
     _into(out, state, kind, a, b, low, high)
     torch.set_rng_state(state)
-    return out
 
 
 def _into(out, state, kind, a, b, low, high):

@@ -10,26 +10,48 @@ aten = torch.ops.aten
 
 def table() -> dict:
     """Operators that draw, by what draws natively."""
-    return {
-        aten.native_dropout.default: _dropout, aten.native_dropout_backward.default: _dropout_backward,
-        aten.bernoulli.p: _bernoulli, aten.bernoulli.default: _bernoulli_of, aten.bernoulli.Tensor: _bernoulli_by,
+    return {op: _as_new(plan) for op, plan in plans().items()} | {
+        aten.native_dropout.default: dropout, aten.native_dropout_backward.default: _dropout_backward,
+        aten.bernoulli.p: _bernoulli, aten.bernoulli.default: _bernoulli_of, aten.bernoulli.Tensor: bernoulli_by,
         aten.rand.default: _made("uniform", 0.0, 1.0), aten.rand_like.default: _made_like("uniform", 0.0, 1.0),
         aten.randn.default: _made("normal", 0.0, 1.0), aten.randn_like.default: _made_like("normal", 0.0, 1.0),
-        aten.uniform.default: _uniform, aten.normal_functional.default: _normal, aten.normal.float_float: _normal_of_size,
-        aten.exponential.default: _exponential, aten.geometric.default: _geometric,
-        aten.cauchy.default: _cauchy, aten.log_normal.default: _log_normal,
+        aten.normal.float_float: _normal_of_size,
         aten.randint.default: _randint, aten.randint.low: _randint_from,
         aten.randint_like.default: _randint_like, aten.randint_like.low_dtype: _randint_like_from,
-        aten.random.default: _random, aten.random.to: _random_to, getattr(aten.random, "from"): _random_from,
         aten.randperm.default: _randperm,
     }  # fmt: skip
 
 
+def plans() -> dict:
+    """Operators that draw numbers such as a tensor holds → what they draw, of the tensor and their other arguments: (kind, a, b,
+    low, high) of `hologram::draw`, or NotImplemented."""
+    return {
+        aten.uniform.default: _uniform, aten.normal_functional.default: _normal, aten.exponential.default: _exponential,
+        aten.geometric.default: _geometric, aten.cauchy.default: _cauchy, aten.log_normal.default: _log_normal,
+        aten.random.default: _random, aten.random.to: _random_to, getattr(aten.random, "from"): _random_from,
+    }  # fmt: skip
+
+
+def _as_new(plan):
+    """The operator, which gives a new tensor."""
+
+    def draw(x, *args, **options):
+        found = plan(x, *args, **options)
+        return found if found is NotImplemented else _numbers(found[0], torch.empty_like(x), *found[1:])
+
+    return draw
+
+
+def draws_as_pytorch(kind, like) -> bool:
+    """Whether `kind` can be drawn for a tensor that lies as `like`."""
+    if like.device.type != "cpu" or like.layout is not torch.strided or like.dtype not in NAME or not exact(kind, like.dtype):
+        return False
+    return kind in ("between", "any", "geometric", "permutation", "bernoulli") or NAME[like.dtype] in FLOATS
+
+
 def _numbers(kind, like, a=0.0, b=0.0, low=0, high=0):
     """What `kind` draws for a tensor that lies as `like`."""
-    if like.device.type != "cpu" or like.layout is not torch.strided or like.dtype not in NAME or not exact(kind, like.dtype):
-        return NotImplemented
-    if kind not in ("between", "any", "geometric", "permutation", "bernoulli") and NAME[like.dtype] not in FLOATS:
+    if not draws_as_pytorch(kind, like):
         return NotImplemented
     return torch.ops.hologram.draw(
         kind, like.shape, like.stride(), float(a), float(b), low, high, dtype=like.dtype, device=like.device
@@ -40,7 +62,7 @@ def _mask(like, p):
     return _numbers("bernoulli", like, p)
 
 
-def _dropout(x, p, train):
+def dropout(x, p, train):
     if train is False or x.device.type != "cpu" or not x.is_floating_point():
         return NotImplemented
     if p == 1:  # torch.dropout draws nothing
@@ -62,9 +84,13 @@ def _scale(kept, dtype):
 
 
 def _bernoulli(x, p=0.5, generator=None):
+    return bernoulli_like(torch.empty(x.shape, dtype=x.dtype, device=x.device), p, generator)
+
+
+def bernoulli_like(x, p=0.5, generator=None):
     if generator is not None or not 0 <= p <= 1 or (x.dtype == torch.float64 and masks() == "mcg31"):
         return NotImplemented
-    mask = _mask(torch.empty(x.shape, dtype=torch.bool, device=x.device), p)
+    mask = _mask(torch.empty_like(x, dtype=torch.bool), p)
     return mask if mask is NotImplemented else mask.to(x.dtype)
 
 
@@ -72,7 +98,7 @@ def _bernoulli_of(x, generator=None):
     return _by_chances(torch.empty(x.shape, dtype=x.dtype, device=x.device), x, generator)
 
 
-def _bernoulli_by(x, p, generator=None):
+def bernoulli_by(x, p, generator=None):
     return _by_chances(torch.empty_like(x), p, generator)
 
 
@@ -94,7 +120,7 @@ def _made_like(kind, a, b):
 
 def _uniform(x, low=0.0, high=1.0, generator=None):
     fits = NAME.get(x.dtype) in FLOATS and -_largest(x) <= low <= high <= _largest(x) and high - low <= _largest(x)
-    return _numbers("uniform", torch.empty_like(x), low, high) if fits and generator is None else NotImplemented
+    return ("uniform", low, high) if fits and generator is None else NotImplemented
 
 
 def _largest(x):
@@ -102,38 +128,37 @@ def _largest(x):
 
 
 def _normal(x, mean=0.0, std=1.0, generator=None):
-    return _numbers("normal", torch.empty_like(x), mean, std) if std >= 0 and generator is None else NotImplemented
+    return ("normal", mean, std) if std >= 0 and generator is None else NotImplemented
 
 
 def _normal_of_size(mean, std, size, generator=None, **options):
-    return _normal(torch.empty(size, **options), mean, std, generator)
+    return _as_new(_normal)(torch.empty(size, **options), mean, std, generator)
 
 
 def _exponential(x, rate=1.0, generator=None):
-    fits = 0 < rate < float("inf") and generator is None
-    return _numbers("exponential", torch.empty_like(x), rate) if fits else NotImplemented
+    return ("exponential", rate) if 0 < rate < float("inf") and generator is None else NotImplemented
 
 
 def _geometric(x, p, generator=None):
-    return _numbers("geometric", torch.empty_like(x), p) if 0 < p < 1 and generator is None else NotImplemented
+    return ("geometric", p) if 0 < p < 1 and generator is None else NotImplemented
 
 
 def _cauchy(x, median=0.0, sigma=1.0, generator=None):
-    return _numbers("cauchy", torch.empty_like(x), median, sigma) if sigma > 0 and generator is None else NotImplemented
+    return ("cauchy", median, sigma) if sigma > 0 and generator is None else NotImplemented
 
 
 def _log_normal(x, mean=1.0, std=2.0, generator=None):
-    return _numbers("log_normal", torch.empty_like(x), mean, std) if std > 0 and generator is None else NotImplemented
+    return ("log_normal", mean, std) if std > 0 and generator is None else NotImplemented
 
 
 def _between(like, low, high):
-    if like.dtype not in NAME or not _holds(like.dtype, low, high):
-        return NotImplemented
-    return _numbers("between", like, low=low, high=high)
+    return _numbers("between", like, low=low, high=high) if _holds(like.dtype, low, high) else NotImplemented
 
 
 def _holds(dtype, low, high) -> bool:
     """Whether random_(low, high) takes these bounds for this type as they are."""
+    if dtype not in NAME:
+        return False
     if dtype.is_floating_point:
         return -most(dtype) <= low < high <= most(dtype)
     least, last = (0, 1) if dtype == torch.bool else INT_RANGE[NAME[dtype]]
@@ -157,15 +182,16 @@ def _randint_like_from(x, low, high, **options):
 
 
 def _random(x, generator=None):
-    return _numbers("any", torch.empty_like(x)) if generator is None else NotImplemented
+    return ("any",) if generator is None else NotImplemented
 
 
 def _random_to(x, to, generator=None):
-    return _between(torch.empty_like(x), 0, to) if generator is None else NotImplemented
+    return _random_from(x, 0, to, generator)
 
 
 def _random_from(x, low, high, generator=None):
-    return _between(torch.empty_like(x), low, high) if generator is None and high is not None else NotImplemented
+    fits = generator is None and high is not None and _holds(x.dtype, low, high)
+    return ("between", 0.0, 0.0, low, high) if fits else NotImplemented
 
 
 def _randperm(n, *, dtype=torch.int64, **options):
