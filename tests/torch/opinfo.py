@@ -7,7 +7,7 @@ mutation.
     python tests/torch/opinfo.py 'nn.functional.*' softmax --mode training --samples 3
     python tests/torch/opinfo.py --samples 0 --edges --dynamic --shard 1/4 --json part1.json
     python tests/torch/opinfo.py --device cuda            # a part of it, on CUDA tensors
-    python tests/torch/opinfo.py --device hologram        # by eager operators on our device
+    python tests/torch/opinfo.py --device hologram        # by eager operators on our device; with --errors, calls that eager refuses
     python tests/torch/opinfo.py --merge part*.json       # their summary
     python tests/torch/opinfo.py --expect                 # rewrite the list of expected results
 

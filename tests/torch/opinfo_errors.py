@@ -6,6 +6,7 @@ import itertools
 
 import torch
 from opinfo_edges import edges
+from opinfo_worker import home_of
 from torch._dynamo import lookup_backend
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
@@ -22,7 +23,7 @@ def inputs(op, device, dtype):
         for number, error in enumerate(op.error_inputs(device)):
             sample = error.sample_input
             yield f"error {number}", ((sample.input, *sample.args), sample.kwargs)
-    supported = op.supported_dtypes(torch.device(device).type)
+    supported = op.supported_dtypes(home_of(device))
     samples = []
     for sample in itertools.islice(op.sample_inputs(device, dtype), 2000):
         samples.append(((sample.input, *sample.args), sample.kwargs))
@@ -70,6 +71,32 @@ class Traced:
         except Exception as error:
             return error
         return None
+
+
+def examine_operators(function, inputs, home, clone) -> tuple[str, str]:
+    """The same of operators that run one by one on another device. home: what gives the inputs on the host, with AssertionError
+    where some are there already, which a device refuses."""
+    try:
+        wanted = _raised(function, home(inputs), clone)
+    except AssertionError as error:
+        wanted = RuntimeError(error)
+    if wanted is None:
+        return "skip", "eager takes it"
+    found, said = _raised(function, inputs, clone), f"eager: {type(wanted).__name__}: {wanted}"[:200]
+    if found is None:
+        return "fail", f"nothing raised; {said}"
+    if not isinstance(found, type(wanted)):
+        return "fail", f"{type(found).__name__}: {str(found)[:200]}; {said}"
+    return "native", f"{type(found).__name__}: {found}"[:300]
+
+
+def _raised(function, inputs, clone):
+    try:
+        args, kwargs = clone(inputs)
+        function(*args, **kwargs)
+    except Exception as error:
+        return error
+    return None
 
 
 def examine(function, inputs, backend, clone) -> tuple[str, str]:

@@ -118,6 +118,8 @@ class Checker:
         if self.request["errors"]:
             import opinfo_errors
 
+            if self.eagerly:
+                return opinfo_errors.examine_operators(function, inputs, self.for_eager, self.clone)
             return opinfo_errors.examine(function, inputs, self.backend, self.clone)
         status, message = self.examine(
             function, inputs, process, lambda: self.compiled(function, inputs)
