@@ -109,15 +109,19 @@ def made(peer, model, classes):
     return model, stepper(model, next(compiled), next(compiled), optimizer)
 
 
-def wrong(name, model, x, classes) -> float:
-    """The largest error of a gradient of the first step, relative to the largest element of it."""
+def errors(model, x, classes) -> tuple:
+    """The largest error of a gradient of the first step, ours and eager's, relative to the largest element of all."""
     exact = copy.deepcopy(model).double()
     loss_of(exact, classes)(x.double() if x.is_floating_point() else x).backward()
-    found = copy.deepcopy(model)
-    torch.compile(loss_of(found, classes), backend="hologram", dynamic=False)(x).backward()
-    pairs = [(p.grad, q.grad) for p, q in zip(found.parameters(), exact.parameters()) if q.grad is not None]
-    most = max(q.abs().max() for _, q in pairs)
-    return max(((p - q).abs().max() / most).item() for p, q in pairs)
+    most = max(p.grad.abs().max() for p in exact.parameters() if p.grad is not None)
+
+    def error(backend):
+        found = copy.deepcopy(model)
+        torch.compile(loss_of(found, classes), backend=backend, dynamic=False)(x).backward()
+        pairs = [(p.grad, q.grad) for p, q in zip(found.parameters(), exact.parameters()) if q.grad is not None]
+        return max(((p - q).abs().max() / most).item() for p, q in pairs)
+
+    return error("hologram"), error("eager")
 
 
 def run(name, options) -> float:
@@ -126,8 +130,8 @@ def run(name, options) -> float:
     model, x, classes = CASES[name]()
     model.train()
     if "dropout" not in name and name != "minilm":
-        error = wrong(name, model, x, classes)
-        assert error < 1e-3, f"{name}: error {error:.1e} of a gradient"
+        error, eagers = errors(model, x, classes)  # where ReLU decides by a rounding, eager is as far from float64
+        assert error < max(1e-3, 3 * eagers), f"{name}: error {error:.1e} of a gradient, eager's {eagers:.1e}"
     peers = ["eager", *(["inductor"] if options.inductor else [])]
     ours = ["hologram", *(["whole"] if options.whole else [])]
     steps = {peer: made(peer, model, classes)[1] for peer in [*peers, *ours]}
