@@ -204,6 +204,20 @@ TEST_P(Product, depth_beyond_a_block_adds_blocks_in_order) {
     check({.m = 7, .n = 40, .k = k, .packed = true, .tail = Tail::bias});
 }
 
+// What a unit would copy of a long k leaves the cache: units walk k in blocks, with sums of all
+// their tiles in memory, among them those of a last tile that reaches back.
+TEST_P(Product, sums_too_long_for_a_copy_are_walked_in_blocks) {
+  const std::array<int64_t, 3> sizes[] = {{14, 20, 13'000}, {37, 70, 384 * 20}, {2, 40, 30'000}};
+  for (bool lhs_t : {false, true})
+    for (bool rhs_t : {false, true})
+      for (auto [m, n, k] : sizes)
+        check({.m = m, .n = n, .k = k, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
+  for (int64_t run : {50, 600})  // of k, whose ends are not the blocks'
+    check({.m = 13, .n = 40, .k = 13'200, .tail = Tail::gelu_residual, .run = run});
+  for (auto [from, to] : {std::pair{DType::f16, DType::f32}, {DType::i32, DType::i32}})
+    check({.m = 15, .n = 33, .k = 12'000, .batch = 2, .operand = from, .acc = to}, 1);
+}
+
 TEST_P(Product, unpacked_operands) {
   const std::array<int64_t, 3> sizes[] = {
       {1, 50, 19}, {40, 50, 19}, {64, 64, 64}, {30, 17, 400}, {100, 130, 33}};
@@ -347,6 +361,16 @@ TEST(ProductUnits, few_units_are_shared_evenly) {
     EXPECT_EQ(l.total.eval({}) % 2, 0) << c;
     EXPECT_GE(l.total.eval({}), 8) << c;
     EXPECT_TRUE(l.grain.is(1)) << c;
+  }
+}
+
+// Sums over 100,352 pixels: a thread's unit each, which reads each operand once.
+TEST(ProductUnits, long_sums_are_shared_by_rows_or_columns) {
+  cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
+  target.threads = 2;
+  for (auto [m, n] : {std::array<int64_t, 2>{96, 16}, {16, 128}}) {
+    Case c{.m = m, .n = n, .k = 100'352, .lhs_transposed = true};
+    EXPECT_EQ(cpu::launch_of(make_program(c, 32), target).total.eval({}), 2) << c;
   }
 }
 

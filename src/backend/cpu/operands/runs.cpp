@@ -5,6 +5,8 @@
 // is the same for a whole run and selects an address, not lanes.
 #include "backend/cpu/operands/runs.h"
 
+#include <llvm/IR/Intrinsics.h>
+
 #include <algorithm>
 #include <functional>
 
@@ -99,6 +101,35 @@ void gather_runs(Scope& scope, const SplitBody& split, DType from, DType to, int
     });
   };
   nest(scope, 0, out);
+}
+
+void gather_part(Scope& scope, const SplitBody& split, DType from, DType to, int lanes,
+                 Value* begin, Value* count, Value* out) {
+  CpuFunction& k = function_of(scope);
+  auto& ir = k.ir;
+  Operand operand{split.body, from, to, lanes};
+  const Level& inside = split.levels.back();
+  scope.seek();
+  Value *size = k.i64(inside.extent), *end = ir.CreateNSWAdd(begin, count);
+  Value* first = ir.CreateUDiv(begin, size);
+  Value* last = ir.CreateUDiv(ir.CreateNSWSub(end, k.i64(1)), size);
+  emit_loop(
+      scope, first, ir.CreateNSWAdd(last, k.i64(1)), k.i64(1), true, [&](Scope& s, Value* run) {
+        s.seek();
+        Value* at = run;  // among the runs of a level and all outside it
+        for (size_t level = split.levels.size() - 1; level-- > 0;) {
+          const Level& l = split.levels[level];
+          s.set_axis(l.axis, level ? ir.CreateURem(at, k.i64(l.extent)) : at);
+          at = ir.CreateUDiv(at, k.i64(l.extent));
+        }
+        Value* origin = ir.CreateNSWMul(run, size);
+        Value* low = ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, origin, begin);
+        Value* high =
+            ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, ir.CreateNSWAdd(origin, size), end);
+        Value* to_run = element(k, to, out, ir.CreateNSWSub(low, begin));
+        operand.gather(s, {inside.axis, ir.CreateNSWSub(low, origin), ir.CreateNSWSub(high, low)},
+                       to_run);
+      });
 }
 
 }  // namespace hologram::cpu

@@ -37,4 +37,9 @@ std::optional<atlas::Body> block_axis(const atlas::Body& body, int axis, const E
 /// out[k] = the operand's element at k for all k of the split axis; out has room for a vector more.
 void gather_runs(Scope& scope, const SplitBody& split, DType from, DType to, int lanes, Value* out);
 
+/// The same for [begin, begin + count) of the split axis, a part of it that is not empty: out[0] is
+/// the element at `begin`.
+void gather_part(Scope& scope, const SplitBody& split, DType from, DType to, int lanes,
+                 Value* begin, Value* count, Value* out);
+
 }  // namespace hologram::cpu

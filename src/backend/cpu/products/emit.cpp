@@ -3,7 +3,9 @@
 // A register tile walks the whole depth; the sums of its blocks of 384 are added in a buffer of the
 // tile's size that never leaves the first-level cache, and the epilogue reads them there. The first
 // two tiles of a packed panel fetch the next panel to the second-level cache, a line per k; where
-// there is one panel alone each tile fetches the rows of the next.
+// there is one panel alone each tile fetches the rows of the next. Where a plan has blocks of k,
+// all tiles of a unit walk a block, each with sums of its own in scratch memory, before the next
+// block; the sums begin as -0, to which adding changes nothing.
 //
 // Parts (ProductBlock::parts): tiles whose sums of all parts fit into registers (three rows of four
 // gates with AVX-512) walk the parts' panels together. Others walk one panel after the other, each
@@ -16,6 +18,7 @@
 #include "backend/cpu/products/emit.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -36,6 +39,7 @@ namespace {
 struct Sizes {
   Value *m, *part, *depth;  // rows, columns of a part, steps
   Value *panels, *m_units, *n_units;
+  Value* held;  // steps that copies hold at a time
 };
 
 // Of one unit: its rows, which tiles of `height` cover, and its operands.
@@ -74,20 +78,21 @@ class ProductEmitter : IndexBuilder {
     size_.part = number(plan_.part);
     epilogue_.emplace(k_, t_, size_.part);
     size_.depth = number(plan_.steps);
+    size_.held = plan_.block_depth ? k_.i64(plan_.block_depth) : size_.depth;
     size_.panels = number(plan_.panels);
     size_.m_units = number(plan_.m_units);
     size_.n_units = number(plan_.n_units);
     if (k_.program.has_tail()) tail_.emplace(k_);
     k_.root().seek();
-    rhs_.emplace(k_, plan_, size_.part, size_.depth);
-    lhs_.emplace(k_, plan_, size_.depth);
+    rhs_.emplace(k_, plan_, size_.part, size_.held);
+    lhs_.emplace(k_, plan_, size_.held);
   }
 
   // Memory for copies, sums and notes.
   void allocate() {
     Value* size = lhs_->size();
     if (plan_.rhs != RhsPath::packed)
-      size = add(size, mul(size_.depth, int64_t{t_.panel} * rhs_->widest()));
+      size = add(size, mul(size_.held, int64_t{t_.panel} * rhs_->widest()));
     int64_t most = plan_.parts > 1 ? t_.max_rows * plan_.parts * tiles_of_parts() : t_.max_rows;
     int64_t tile = int64_t{t_.panel} * std::max<int64_t>(most, 8);
     tile_ = k_.slot(k_.memory_type(type_), "tile", tile);
@@ -99,9 +104,11 @@ class ProductEmitter : IndexBuilder {
       size = round_up(add(size, k_.i64(1)), 16);
       Value* behind = size;
       if (plan_.keeps_tiny) size = add(size, 16);
+      if (plan_.block_depth) size = add(size, most_sums());
       scratch = emit_scratch(k_.root(), mul(size, bytes()));
       panels = element(k_, type_, scratch, lhs_->size());
       if (plan_.keeps_tiny) notes = element(k_, type_, scratch, behind);
+      if (plan_.block_depth) sums_ = element(k_, type_, scratch, behind);
     }
     if (plan_.dots != Dots::none) groups_.emplace(k_, plan_, notes);
     if (plan_.keeps_tiny) exact_ = k_.slot(k_.ir.getInt64Ty(), "exact");
@@ -138,25 +145,76 @@ class ProductEmitter : IndexBuilder {
     Cover cover = emit_cover(k_, t_, u.rows, plan_.row_counts());
     u.height = cover.height;
     u.tiles = cover.tiles;
-    u.lhs = lhs_->emit(scope, rows_unit, u.row_begin, u.rows);
     u.rhs = rhs_->point(scope, first_panel);
-    panel_loop(scope, u, panel_begin, panel_end);
+    if (plan_.block_depth) return emit_blocks(scope, u, rows_unit, panel_begin, panel_end);
+    const StepRange all{k_.i64(0), size_.depth};
+    u.lhs = lhs_->emit(scope, rows_unit, u.row_begin, u.rows, all);
+    panel_loop(scope, u, panel_begin, panel_end,
+               [&](Scope& s, Value* panel, Value* width) { emit_panels(s, u, panel, width, all); });
     if (tail_) tail_->emit(scope, u.row_begin, add(u.row_begin, u.rows));
   }
 
-  // All register tiles of panels [begin, end).
-  void panel_loop(Scope& scope, const ProductUnit& u, Value* begin, Value* end) {
+  // Numbers of the sums of all tiles of a unit. The last tile has its own of the rows that it
+  // computes again.
+  int64_t most_sums() const {
+    return (plan_.block_rows + t_.max_rows) * plan_.block_panels * t_.panel;
+  }
+
+  // A unit that walks k in blocks, with all tiles, before its epilogue.
+  void emit_blocks(Scope& scope, ProductUnit& u, Value* rows_unit, Value* begin, Value* end) {
+    Value* rows = mul(u.tiles, u.height);
+    // What a first block's sums are to be added to, without a change.
+    auto* none = llvm::cast<llvm::Constant>(
+        is_float(type_) ? llvm::ConstantFP::getNegativeZero(k_.memory_type(type_))
+                        : llvm::Constant::getNullValue(k_.memory_type(type_)));
+    auto* vector = llvm::ConstantVector::getSplat(
+        llvm::ElementCount::getFixed(static_cast<unsigned>(t_.panel)), none);
+    emit_loop(scope, k_.i64(0), mul(sub(end, begin), rows), k_.i64(1), true,
+              [&](Scope& s, Value* i) {
+                s.seek();
+                k_.ir.CreateAlignedStore(vector, element(k_, type_, sums_, mul(i, t_.panel)),
+                                         llvm::Align(static_cast<uint64_t>(bytes())));
+              });
+    auto sums_of = [&](Value* panel, Value* tile, Value* width) {
+      Value* before = add(mul(sub(panel, begin), rows), mul(mul(tile, u.height), width));
+      return element(k_, type_, sums_, mul(before, t_.panel));
+    };
+    emit_loop(scope, k_.i64(0), size_.depth, size_.held, true, [&](Scope& block, Value* from) {
+      block.seek();
+      const StepRange steps{from, least(size_.held, sub(size_.depth, from))};
+      Value* number = add(mul(rows_unit, size_.depth), from);
+      u.lhs = lhs_->emit(block, number, u.row_begin, u.rows, steps);
+      panel_loop(block, u, begin, end, [&](Scope& p, Value* panel, Value* width) {
+        const Panels rhs = rhs_->emit(p, u.rhs, panel, width, steps);
+        emit_loop(p, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
+          s.seek();
+          call_tile(s, u, tile, width, rhs, steps, {sums_of(panel, tile, width), nullptr});
+        });
+      });
+    });
+    panel_loop(scope, u, begin, end, [&](Scope& p, Value* panel, Value* width) {
+      emit_loop(p, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
+        s.seek();
+        finish_tile(s, u, tile, sums_of(panel, tile, width), panel, width);
+      });
+    });
+  }
+
+  using PanelBody = std::function<void(Scope&, Value* panel, Value* width)>;
+  // `body` for all panels of [begin, end), as many side by side as register tiles take.
+  void panel_loop(Scope& scope, const ProductUnit& u, Value* begin, Value* end,
+                  const PanelBody& body) {
     int span = 1;
     scope.seek();
     if (plan_.parts > 1) {
       emit_loop(scope, begin, end, k_.i64(plan_.parts), true,
-                [&](Scope& s, Value* panel) { emit_panels(s, u, panel, k_.i64(plan_.parts)); });
+                [&](Scope& s, Value* panel) { body(s, panel, k_.i64(plan_.parts)); });
       return;
     }
     for (int r : heights_) span = std::max(span, plan_.panels_for(r));
     if (span == 1) {
       emit_loop(scope, begin, end, k_.i64(1), true,
-                [&](Scope& s, Value* panel) { emit_panels(s, u, panel, k_.i64(1)); });
+                [&](Scope& s, Value* panel) { body(s, panel, k_.i64(1)); });
       return;
     }
     // The step depends on the tiles' height and the panels left: a loop with its own counter.
@@ -173,7 +231,7 @@ class ProductEmitter : IndexBuilder {
     Scope inner(scope, false);
     Value* left = sub(end, panel);
     Value* width = k_.ir.CreateSelect(k_.ir.CreateICmpSLT(left, step), k_.i64(1), step);
-    emit_panels(inner, u, panel, width);
+    body(inner, panel, width);
     inner.seek();
     Value* next = add(panel, width);
     panel->addIncoming(next, k_.ir.GetInsertBlock());
@@ -183,14 +241,15 @@ class ProductEmitter : IndexBuilder {
   }
 
   // Panels [panel, panel + width) against all rows of the unit.
-  void emit_panels(Scope& scope, const ProductUnit& u, Value* panel, Value* width) {
-    const Panels rhs = rhs_->emit(scope, u.rhs, panel, width);
+  void emit_panels(Scope& scope, const ProductUnit& u, Value* panel, Value* width,
+                   const StepRange& all) {
+    const Panels rhs = rhs_->emit(scope, u.rhs, panel, width, all);
     if (plan_.keeps_tiny) choose_exact(scope, u, rhs, width);
     if (plan_.flips_lhs) correct_signs(scope, rhs, width);
     scope.seek();
-    if (plan_.parts > 1) return emit_parts(scope, u, panel, rhs);
+    if (plan_.parts > 1) return emit_parts(scope, u, panel, rhs, all);
     emit_loop(scope, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
-      call_tile(s, u, tile, width, rhs, {tile_, correction_});
+      call_tile(s, u, tile, width, rhs, all, {tile_, correction_});
       finish_tile(s, u, tile, tile_, panel, width);
     });
   }
@@ -211,7 +270,8 @@ class ProductEmitter : IndexBuilder {
 
   // Panels of all parts: together where registers hold all of their sums, else each against some
   // tiles, so that it stays in the first-level cache, before all parts of these are finished.
-  void emit_parts(Scope& scope, const ProductUnit& u, Value* panel, const Panels& rhs) {
+  void emit_parts(Scope& scope, const ProductUnit& u, Value* panel, const Panels& rhs,
+                  const StepRange& steps) {
     Value* parts = k_.i64(plan_.parts);
     int highest = 0;
     for (int r : heights_)
@@ -223,7 +283,7 @@ class ProductEmitter : IndexBuilder {
     auto together = [&](Scope& outer) {
       emit_loop(outer, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
         fetch(s, tile);
-        call_tile(s, u, tile, parts, rhs, {tile_, correction_});
+        call_tile(s, u, tile, parts, rhs, steps, {tile_, correction_});
         finish_tile(s, u, tile, tile_, panel, parts);
       });
     };
@@ -247,7 +307,7 @@ class ProductEmitter : IndexBuilder {
           emit_loop(p, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) {
             s.seek();
             Value* sums = element(k_, type_, sums_of(tile), offset);
-            call_tile(s, u, tile, k_.i64(1), own, {sums, correction, row});
+            call_tile(s, u, tile, k_.i64(1), own, steps, {sums, correction, row});
           });
         });
         emit_loop(g, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) {
@@ -298,6 +358,11 @@ class ProductEmitter : IndexBuilder {
     return static_cast<int>((plan_.n.constant_value() + t_.lanes - 1) / t_.lanes);
   }
 
+  // Whether all blocks of k have the same steps.
+  bool whole_blocks() const {
+    return plan_.block_depth == 0 || plan_.k.constant_value() % plan_.block_depth == 0;
+  }
+
   MicroKernel kernel_of(const ProductUnit& u, int rows, int panels, const Panels& rhs) const {
     return {.tile = t_,
             .type = type_,
@@ -311,7 +376,7 @@ class ProductEmitter : IndexBuilder {
             .a_k = fixed(u.lhs.k_stride),
             .b_k = fixed(rhs.k_stride),
             .b_panel = fixed(rhs.panel_stride),
-            .depth = fixed(size_.depth),
+            .depth = whole_blocks() ? fixed(size_.held) : std::nullopt,
             .dots = plan_.dots,
             .unsigned_rhs = plan_.unsigned_rhs};
   }
@@ -324,6 +389,7 @@ class ProductEmitter : IndexBuilder {
       m.out_row = out_row;
       m.exact = exact;
       m.from_row = plan_.flips_lhs;
+      m.adds = plan_.block_depth > 0;
       m.fetches_ahead = fetches_ahead();
       f = m.emit(k_);
     }
@@ -357,12 +423,12 @@ class ProductEmitter : IndexBuilder {
 
   // out = the tile's rows times the panels.
   void call_tile(Scope& scope, const ProductUnit& u, Value* tile, Value* width, const Panels& rhs,
-                 const Out& out) {
+                 const StepRange& steps, const Out& out) {
     scope.seek();
     Value* a = element(k_, type_, u.lhs.base, mul(first_row(u, tile), u.lhs.row_stride));
     std::vector<Value*> args{a,           u.lhs.row_stride, u.lhs.k_stride,
                              rhs.base,    rhs.k_stride,     rhs.panel_stride,
-                             size_.depth, out.sums,         out.correction};
+                             steps.count, out.sums,         out.correction};
     if (!correction_) args.back() = llvm::PoisonValue::get(k_.ir.getPtrTy());
     if (fetches_rows()) {
       args.push_back(element(k_, type_, a, mul(u.height, u.lhs.row_stride)));
@@ -403,6 +469,7 @@ class ProductEmitter : IndexBuilder {
   std::optional<ProductEpilogue> epilogue_;
   std::optional<LoopTail> tail_;
   Value* tile_ = nullptr;                           // sums
+  Value* sums_ = nullptr;                           // of all tiles, where k is walked in blocks
   Value *exact_ = nullptr, *correction_ = nullptr;  // of the panels at hand
 };
 

@@ -8,6 +8,11 @@
 
 namespace hologram::cpu {
 
+/// Steps [begin, begin + count) of a product.
+struct StepRange {
+  Value *begin, *count;
+};
+
 /// A unit's rows of the left operand as register tiles read them.
 struct LhsRows {
   Value *base, *row_stride, *k_stride;
@@ -17,26 +22,25 @@ struct LhsRows {
 /// same rows on one thread share the copy.
 class LhsBlock : IndexBuilder {
  public:
-  /// `depth`: the plan's steps.
+  /// `depth`: most steps that the copy holds.
   LhsBlock(CpuFunction& kernel, const ProductPlan& plan, Value* depth);
 
   /// Elements that the copy takes.
   Value* size() const { return size_; }
   /// `scratch`: room for the copy; `groups`: null unless the plan has dot instructions.
   void place(Value* scratch, GroupPacker* groups);
-  /// Rows [begin, begin + rows) of the batch point that `scope` fixes; `number` tells them from all
-  /// other rows.
-  LhsRows emit(Scope& scope, Value* number, Value* begin, Value* rows);
+  /// Rows [begin, begin + rows) of the batch point that `scope` fixes, in those steps; `number`
+  /// tells them from all others.
+  LhsRows emit(Scope& scope, Value* number, Value* begin, Value* rows, const StepRange& steps);
 
  private:
-  void copy(Scope& scope, Value* begin, Value* rows);
-  void gather_pieces(Scope& scope, Value* begin, Value* rows, Value* out);
+  void copy(Scope& scope, Value* begin, Value* rows, const StepRange& steps);
 
   const atlas::ProductBlock& p_;
   const ProductPlan& plan_;
   DType type_;
   int m_axis_, k_axis_;
-  Value *depth_, *size_;
+  Value* size_;
   Value* stride_ = nullptr;        // of the copy: of rows, or of steps where these lie together
   std::optional<SplitBody> runs_;  // where the axis that is copied along lies in several runs
   // Set by place():

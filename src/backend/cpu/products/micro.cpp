@@ -51,7 +51,7 @@ class MicroWriter {
     auto* done = block("done");
     ir_.SetInsertPoint(entry);
     if (m_.accumulate || m_.dots == Dots::bytes || (m_.depth && *m_.depth <= k_block())) {
-      finish(chain(a_, b_, ahead_, depth_, start()), nullptr);
+      finish(chain(a_, b_, ahead_, depth_, start()), m_.adds ? ir_.getFalse() : nullptr);
       ir_.CreateBr(done);
     } else {
       blocks(entry, done);
@@ -295,7 +295,8 @@ class MicroWriter {
     Value* b = element(k_, m_.storage, b_, ir_.CreateNSWMul(begin, b_k_));
     Value* ahead = ahead_;
     if (ahead) ahead = ir_.CreateGEP(ir_.getInt8Ty(), ahead, ir_.CreateNSWMul(begin, ahead_k_));
-    finish(chain(a, b, ahead, count, start()), ir_.CreateICmpEQ(begin, k_.i64(0)));
+    Value* first = m_.adds ? ir_.getFalse() : ir_.CreateICmpEQ(begin, k_.i64(0));
+    finish(chain(a, b, ahead, count, start()), first);
     Value* next = ir_.CreateNSWAdd(begin, size);
     begin->addIncoming(next, ir_.GetInsertBlock());
     ir_.CreateCondBr(ir_.CreateICmpSLT(next, depth_), head, done);

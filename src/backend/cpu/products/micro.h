@@ -33,7 +33,8 @@ struct MicroKernel {
   bool exact = false;         ///< bf16 groups: by multiply-adds, subnormals too
   bool from_row = false;      ///< every row starts from the vector scale[0 … panels * tile.panel)
   bool accumulate =
-      false;  ///< instead: one chain that starts from out, its row r multiplied by scale[r]
+      false;          ///< instead: one chain that starts from out, its row r multiplied by scale[r]
+  bool adds = false;  ///< the first block is added to out too, not written
   /// Fetches the cache line at ahead + k * ahead_k bytes with each k: part of what comes next.
   bool fetches_ahead = false;
   int64_t out_row = 0;  ///< elements between rows of out where not panels * tile.panel

@@ -18,8 +18,9 @@
 // MiB, of which each core then keeps a part in its cache; with larger matrices each unit would wait
 // for memory anew. balance_few_units: nine units leave one of two threads a fifth less to do.
 //
-// There is no blocking of k for the cache: a panel streams from the second level at 128 bytes per
-// 12 cycles, far below what that delivers, and the epilogue can follow at once.
+// There is no blocking of k for the cache but for long sums (long_sum_plan.cpp): a panel streams
+// from the second level at 128 bytes per 12 cycles, far below what that delivers, and the epilogue
+// can follow at once.
 #include "backend/cpu/products/plan.h"
 
 #include <algorithm>
@@ -284,6 +285,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   p.block_panels = std::max<int64_t>(p.block_panels / p.panel_group, 1) * p.panel_group;
   if (p.parts == 1 && !p.fine && p.dots == Dots::none && batch == 1 && !program.has_tail())
     balance_few_units(p, target.threads);
+  if (!program.has_tail()) plan_long_sum(p, b, batch, target);
   p.m_units = ceil_div(p.m, p.block_rows);
   p.n_units = program.has_tail() ? Expr(1) : ceil_div(p.panels, p.block_panels);
   p.units = p.m_units * p.n_units;

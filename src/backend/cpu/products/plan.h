@@ -68,6 +68,7 @@ struct ProductPlan {
   bool fine = false;          ///< shared among threads even where it takes a few µs
   int64_t block_rows;         ///< most rows of a unit
   int64_t block_panels;       ///< most panels of a unit
+  int64_t block_depth = 0;    ///< of k that a unit walks before the next, with all its tiles; 0: k
   int panel_group;            ///< units are whole groups of so many panels, but for the last
   int parts = 1;              ///< of the columns; a panel is of one part, groups have one of each
   Expr part;                  ///< columns of a part
@@ -191,6 +192,11 @@ double tile_cycles(const Processor& p, int64_t m, int64_t n, int64_t k, int term
 /// Error(unsupported) for terms without tiles or without panels.
 std::optional<TileProduct> plan_tile_product(const atlas::Program& program, const Target& target);
 
+/// Where what a unit copies would leave the second-level cache before it is used: cuts `p` into
+/// units that walk k in blocks, with sums of all their tiles in memory (ProductPlan::block_depth).
+/// `batch`: points of it.
+void plan_long_sum(ProductPlan& p, const atlas::ProductBlock& block, double batch,
+                   const Target& target);
 /// Throws Error(unsupported) for types that products cannot accumulate in.
 ProductPlan plan_product(const atlas::Program& program, const Target& target);
 

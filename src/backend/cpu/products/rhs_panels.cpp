@@ -37,7 +37,8 @@ RhsPoint RhsPanels::point(Scope& scope, Value* first_panel) {
   return {first_panel, origin};
 }
 
-Panels RhsPanels::emit(Scope& scope, const RhsPoint& point, Value* panel, Value* width) {
+Panels RhsPanels::emit(Scope& scope, const RhsPoint& point, Value* panel, Value* width,
+                       const StepRange& steps) {
   scope.seek();
   Value* panel_size = mul(depth_, t_.panel);
   switch (plan_.rhs) {
@@ -47,7 +48,7 @@ Panels RhsPanels::emit(Scope& scope, const RhsPoint& point, Value* panel, Value*
               panel_size};
     }
     case RhsPath::direct:
-      return direct(scope, point, panel, width);
+      return direct(scope, point, panel, width, steps);
     default:
       break;
   }
@@ -60,9 +61,9 @@ Panels RhsPanels::emit(Scope& scope, const RhsPoint& point, Value* panel, Value*
     else if (groups_)
       groups_->turn_panel(s, point.origin, n_begin, columns_left(n_begin), out);
     else if (plan_.rhs == RhsPath::panels)
-      copy(s, n_begin, out);
+      copy(s, n_begin, steps, out);
     else
-      transpose(s, n_begin, out);
+      transpose(s, n_begin, steps, out);
   });
   scope.seek();
   return {scratch_, k_.i64(t_.panel), panel_size};
@@ -70,8 +71,9 @@ Panels RhsPanels::emit(Scope& scope, const RhsPoint& point, Value* panel, Value*
 
 // Reads in place, except that an incomplete last panel is copied: nothing may be read behind the
 // operand.
-Panels RhsPanels::direct(Scope& scope, const RhsPoint& point, Value* panel, Value* width) {
-  Value* index = add(point.origin, first_column(panel));
+Panels RhsPanels::direct(Scope& scope, const RhsPoint& point, Value* panel, Value* width,
+                         const StepRange& steps) {
+  Value* index = add(add(point.origin, mul(steps.begin, row_)), first_column(panel));
   Value* in_place = element(k_, type_, k_.buffer(plan_.rhs_load->buffer), index);
   Value* between = plan_.parts > 1 ? part_ : k_.i64(t_.panel);
   if (all_whole()) return {in_place, row_, between};
@@ -82,7 +84,7 @@ Panels RhsPanels::direct(Scope& scope, const RhsPoint& point, Value* panel, Valu
     emit_loop(s, k_.i64(0), width, k_.i64(1), true, [&](Scope& inner, Value* i) {
       inner.seek();
       Value* out = element(k_, type_, scratch_, mul(i, mul(depth_, t_.panel)));
-      copy(inner, first_column(add(panel, i)), out);
+      copy(inner, first_column(add(panel, i)), steps, out);
     });
   });
   scope.seek();
@@ -114,12 +116,12 @@ Operand RhsPanels::operand() const {
   return {p_.rhs, p_.rhs_type(), type_, t_.lanes};
 }
 
-void RhsPanels::copy(Scope& scope, Value* n_begin, Value* out) {
+void RhsPanels::copy(Scope& scope, Value* n_begin, const StepRange& steps, Value* out) {
   Run columns{n_axis_, n_begin, columns_left(n_begin)};
   auto rows = [&](Scope& outer, bool whole) {
-    emit_loop(outer, k_.i64(0), depth_, k_.i64(1), false, [&](Scope& s, Value* i) {
-      s.set_axis(k_axis_, i);
+    emit_loop(outer, k_.i64(0), steps.count, k_.i64(1), false, [&](Scope& s, Value* i) {
       s.seek();
+      s.set_axis(k_axis_, add(steps.begin, i));
       Value* row = element(k_, type_, out, mul(i, t_.panel));
       if (whole)
         operand().gather_whole(s, columns, t_.vectors, row);
@@ -135,8 +137,8 @@ void RhsPanels::copy(Scope& scope, Value* n_begin, Value* out) {
 }
 
 // For an operand that lies along k.
-void RhsPanels::transpose(Scope& scope, Value* n_begin, Value* out) {
-  Run n{n_axis_, n_begin, columns_left(n_begin)}, k{k_axis_, k_.i64(0), depth_};
+void RhsPanels::transpose(Scope& scope, Value* n_begin, const StepRange& steps, Value* out) {
+  Run n{n_axis_, n_begin, columns_left(n_begin)}, k{k_axis_, steps.begin, steps.count};
   operand().transpose(scope, n, k, square_, out, t_.panel);
 }
 

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/operands/pack.h"
 #include "backend/cpu/products/groups.h"
+#include "backend/cpu/products/lhs_block.h"
 
 namespace hologram::cpu {
 
@@ -22,7 +23,7 @@ struct RhsPoint {
 
 class RhsPanels : IndexBuilder {
  public:
-  /// `part`: columns of a part; `depth`: the plan's steps.
+  /// `part`: columns of a part; `depth`: most steps of panels that are copied.
   RhsPanels(CpuFunction& kernel, const ProductPlan& plan, Value* part, Value* depth);
 
   /// Most panels that are copied side by side.
@@ -33,17 +34,19 @@ class RhsPanels : IndexBuilder {
   void place(Value* scratch, Value* square, GroupPacker* groups);
   /// In `scope` the axes of the batch are fixed.
   RhsPoint point(Scope& scope, Value* first_panel);
-  /// Panels [panel, panel + width).
-  Panels emit(Scope& scope, const RhsPoint& point, Value* panel, Value* width);
+  /// Panels [panel, panel + width) in those steps.
+  Panels emit(Scope& scope, const RhsPoint& point, Value* panel, Value* width,
+              const StepRange& steps);
 
  private:
   bool all_whole() const;
   Operand operand() const;
   Value* first_column(Value* panel);
   Value* columns_left(Value* n_begin);
-  Panels direct(Scope& scope, const RhsPoint& point, Value* panel, Value* width);
-  void copy(Scope& scope, Value* n_begin, Value* out);
-  void transpose(Scope& scope, Value* n_begin, Value* out);
+  Panels direct(Scope& scope, const RhsPoint& point, Value* panel, Value* width,
+                const StepRange& steps);
+  void copy(Scope& scope, Value* n_begin, const StepRange& steps, Value* out);
+  void transpose(Scope& scope, Value* n_begin, const StepRange& steps, Value* out);
 
   const atlas::ProductBlock& p_;
   const ProductPlan& plan_;
