@@ -3,10 +3,12 @@
 
 import copy
 import io
+import itertools
 import os
 import random
 import traceback
 import types
+import unittest
 
 import torch
 import torch.nn.functional as F
@@ -393,6 +395,36 @@ def check_functions_of_hologram_torch():
 
     left = used("fallback_ops", lambda: torch.testing.assert_close(*on_both(work, x.requires_grad_())))
     assert not left and hologram_torch.utils.match_device(there(1)) == "cpu", left
+
+
+OPERATORS = """add sum matmul cat sort where softmax cumsum index_select clamp mean amax gather argmax exp pow tril
+    nn.functional.gelu nn.functional.layer_norm nn.functional.mse_loss""".split()
+
+
+def check_tests_that_pytorch_makes_for_each_device():
+    from torch.testing._internal import common_device_type as devices
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.common_utils import TestCase
+
+    class Operators(TestCase):
+        @devices.ops([op for op in op_db if op.name in OPERATORS], allowed_dtypes=(torch.float32, torch.int64))
+        def test_values(self, device, dtype, op):
+            for sample in itertools.islice(op.sample_inputs(device, dtype), 2):
+                given = (sample.input, *sample.args), sample.kwargs
+                args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, given)
+                self.assertEqual(op(*given[0], **given[1]), op(*args, **kwargs), exact_device=False)
+
+        @devices.onlyOn([DEVICE])
+        def test_device(self, device):
+            self.assertEqual(torch.ones(3, device=device).sum().device.type, DEVICE)
+
+    devices.device_type_test_bases[:] = devices.get_device_type_test_bases()  # as though imported behind use()
+    scope = {"Operators": Operators}
+    devices.instantiate_device_type_tests(Operators, scope, only_for=DEVICE)
+    (made,) = scope.values()
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(made).run(result)
+    assert result.testsRun >= 30 and result.wasSuccessful() and not result.skipped, (result.errors + result.failures)[:1] or result
 
 
 def run() -> dict:
