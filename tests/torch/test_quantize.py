@@ -97,7 +97,7 @@ def test_state_dicts_and_archives(mode, tmp_path):
     unpacked = 4 * sum(m.unpacked.numel() for m in narrow.modules() if hasattr(m, "unpacked"))
     assert report.tensor_bytes < limit + unpacked
     got = hologram.load(tmp_path / "m.holo")(x.numpy())
-    np.testing.assert_allclose(got, narrow(x).numpy(), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(got, narrow(x).numpy(), rtol=1e-4, atol=1e-4)
 
 
 class Layers(nn.Module):

@@ -42,7 +42,7 @@ uint64_t FakeDevice::capacity() const {
 FakeDevice::FakeDevice() : addresses_(map(PROT_NONE)), bytes_(map(PROT_READ | PROT_WRITE)) {
   if (!addresses_ || !bytes_)
     fail(ErrorCode::unavailable, "null: the system refuses {} bytes of addresses", space);
-  free_[0] = space;
+  free_.add(0, space);
 }
 
 bool FakeDevice::contains(const void* address) const {
@@ -63,13 +63,9 @@ void FakeDevice::free_stream(Stream stream) noexcept {
 void* FakeDevice::allocate(size_t bytes, Stream) {
   const size_t size = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   std::lock_guard lock(mutex_);
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->second < size) continue;
-    const auto [offset, room] = *it;
-    free_.erase(it);
-    if (room > size) free_[offset + size] = room - size;
-    used_[offset] = size;
-    return addresses_ + offset;
+  if (const auto offset = free_.take(size)) {
+    used_[*offset] = size;
+    return addresses_ + *offset;
   }
   fail(ErrorCode::out_of_memory, "null: no room for {} bytes", bytes);
 }
@@ -99,19 +95,7 @@ void FakeDevice::give_back(size_t offset) noexcept {
     madvise(bytes_ + (offset + 4095) / 4096 * 4096, size - 4096, MADV_DONTNEED);
   std::lock_guard lock(mutex_);
   used_.erase(offset);
-  auto next = free_.lower_bound(offset);
-  if (next != free_.end() && next->first == offset + size) {
-    size += next->second;
-    next = free_.erase(next);
-  }
-  if (next != free_.begin()) {
-    auto before = std::prev(next);
-    if (before->first + before->second == offset) {
-      before->second += size;
-      return;
-    }
-  }
-  free_[offset] = size;
+  free_.add(offset, size);
 }
 
 void FakeDevice::enqueue(Stream stream, std::function<int32_t()> work) {

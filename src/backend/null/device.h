@@ -7,6 +7,7 @@
 
 #include "backend/memory.h"
 #include "backend/null/late_events.h"
+#include "base/free_ranges.h"
 
 namespace hologram::null {
 
@@ -52,7 +53,8 @@ class FakeDevice final : public Memory {
   char* addresses_ = nullptr;  // of blocks: no access
   char* bytes_ = nullptr;      // their contents
   std::mutex mutex_;
-  std::map<size_t, size_t> used_, free_;  // offset → bytes
+  std::map<size_t, size_t> used_;  // offset → bytes
+  FreeRanges free_;
   LateQueues queues_;
 };
 

@@ -19,7 +19,7 @@ size_t class_of(size_t bytes) {
 
 Addresses::Addresses(char* first, size_t bytes, std::function<void(Buffer)> drop)
     : first_(first), space_(bytes), drop_(std::move(drop)) {
-  free_[binding_alignment] = space_ - binding_alignment;  // the first one belongs to no block
+  free_.add(binding_alignment, space_ - binding_alignment);  // the first one belongs to no block
 }
 
 Addresses::~Addresses() {
@@ -55,13 +55,9 @@ void* Addresses::allocate(size_t bytes, const std::function<Buffer(size_t)>& mak
   }
   const Block block{make(size), size};
   std::lock_guard lock(mutex_);
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->second < size) continue;
-    const auto [offset, room] = *it;
-    free_.erase(it);
-    if (room > size) free_[offset + size] = room - size;
-    used_[offset] = block;
-    return first_ + offset;
+  if (const auto offset = free_.take(size)) {
+    used_[*offset] = block;
+    return first_ + *offset;
   }
   drop_(block.buffer);
   fail(ErrorCode::out_of_memory, "webgpu: no addresses for {} bytes", bytes);
@@ -82,19 +78,10 @@ size_t Addresses::release() noexcept {
   size_t bytes = 0;
   for (const auto& [size, kept] : kept_) {
     drop_(kept.second.buffer);
-    free_[kept.first] = size;
+    free_.add(kept.first, size);
     bytes += size;
   }
   kept_.clear();
-  for (auto it = free_.begin(); it != free_.end();) {
-    const auto next = std::next(it);
-    if (next != free_.end() && it->first + it->second == next->first) {
-      it->second += next->second;
-      free_.erase(next);
-    } else {
-      it = next;
-    }
-  }
   return bytes;
 }
 

@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "base/free_ranges.h"
+
 namespace hologram::webgpu {
 
 /// A buffer of the device, as what runs it names it.
@@ -54,7 +56,7 @@ class Addresses {
   mutable std::mutex mutex_;
   std::map<size_t, Block> used_;                          // by offset of its address
   std::multimap<size_t, std::pair<size_t, Block>> kept_;  // by bytes: that no one uses now
-  std::map<size_t, size_t> free_;                         // ranges of addresses: offset → bytes
+  FreeRanges free_;                                       // of offsets
 };
 
 }  // namespace hologram::webgpu

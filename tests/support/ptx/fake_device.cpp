@@ -48,7 +48,7 @@ Device::Device(int number) : number_(number), machine_(*this, 1) {
   };
   addresses_ = map(PROT_NONE);
   bytes_ = map(PROT_READ | PROT_WRITE);
-  free_[0] = space;
+  free_.add(0, space);
 }
 
 uint8_t* Device::host(uint64_t p) {
@@ -71,18 +71,13 @@ uint8_t* Device::find(uint64_t address, size_t bytes) {
 uint64_t Device::allocate(size_t bytes) {
   const size_t size = rounded(bytes);
   std::lock_guard lock(mutex_);
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->second < size) continue;
-    const auto [offset, room] = *it;
-    free_.erase(it);
-    if (room > size) free_[offset + size] = room - size;
-    used_[offset] = bytes;
-    used_bytes_ += size;
-    if (used_bytes_ > reserved_) reserved_ = used_bytes_, ++grown_;
-    std::memset(bytes_ + offset, 0xcb, size);
-    return reinterpret_cast<uint64_t>(addresses_) + offset;
-  }
-  return 0;
+  const auto offset = free_.take(size);
+  if (!offset) return 0;
+  used_[*offset] = bytes;
+  used_bytes_ += size;
+  if (used_bytes_ > reserved_) reserved_ = used_bytes_, ++grown_;
+  std::memset(bytes_ + *offset, 0xcb, size);
+  return reinterpret_cast<uint64_t>(addresses_) + *offset;
 }
 
 bool Device::release(uint64_t address) {
@@ -94,17 +89,7 @@ bool Device::release(uint64_t address) {
   used_.erase(it);
   used_bytes_ -= size;
   std::memset(bytes_ + offset, 0xcd, size);
-  auto next = free_.lower_bound(offset);
-  if (next != free_.end() && next->first == offset + size) {
-    size += next->second;
-    next = free_.erase(next);
-  }
-  if (next != free_.begin())
-    if (auto before = std::prev(next); before->first + before->second == offset) {
-      before->second += size;
-      return true;
-    }
-  free_[offset] = size;
+  free_.add(offset, size);
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backend/null/late_events.h"
+#include "base/free_ranges.h"
 #include "support/ptx/machine.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default"))) int
@@ -189,7 +190,8 @@ class Device final : public ptx::Blocks {
   const int number_;
   std::mutex mutex_;
   uint8_t *addresses_ = nullptr, *bytes_ = nullptr;
-  std::map<size_t, size_t> used_, free_;  // offset → bytes
+  std::map<size_t, size_t> used_;  // offset → bytes
+  hologram::FreeRanges free_;
   uint64_t used_bytes_ = 0, reserved_ = 0;
   int64_t grown_ = 0;  // how often the pool took memory of the system
   std::atomic<uint64_t> threshold_{0};
