@@ -36,26 +36,30 @@ def in_threads(count, run):
 def test_interrupted_compilations_leave_nothing_behind(request):
     layers = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()) for _ in range(5)]
     module, x = nn.Sequential(*layers).eval(), normal(2, 16, 24, 24)
-    interrupted = 0
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest-xdist's workers ignore it
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, handler))
-    with torch.no_grad():
-        for delay in (0.05, 0.2, 0.6):
-            compiled = compile_fresh(module)
-            timer = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT))
-            try:
-                timer.start()
-                compiled(x)
-                timer.join()
-                time.sleep(0.05)  # until the signal has come
-            except KeyboardInterrupt:
-                interrupted += 1
-            except AssertionError as error:  # a signal that comes while Dynamo tries its new guards becomes this
-                assert "Guard failed on the same frame" in str(error)
-                interrupted += 1
+
+    def interrupted(delay):
+        compiled = compile_fresh(module)
+        timer = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT))
+        seen = False
+        try:
+            timer.start()
+            compiled(x)
             timer.join()
-            check(compiled(x), module(x))
-    assert interrupted == 3
+            time.sleep(0.05)  # until the signal has come
+        except KeyboardInterrupt:
+            seen = True
+        except AssertionError as error:  # a signal that comes while Dynamo tries its new guards becomes this
+            assert "Guard failed on the same frame" in str(error)
+            seen = True
+        timer.join()
+        check(compiled(x), module(x))
+        return seen
+
+    with torch.no_grad():
+        for delay in (0.05, 0.2, 0.6):  # Python drops an interrupt that comes while a weak reference's callback runs: then again
+            assert any(interrupted(delay) for _ in range(10)), f"no interrupt came out of a compilation after {delay} s"
 
 
 def test_results_outlive_what_made_them():
