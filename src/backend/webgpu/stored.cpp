@@ -1,6 +1,7 @@
 // backend/webgpu/stored.cpp: kernels as archives hold them, and who makes them without a device.
 #include "backend/webgpu/stored.h"
 
+#include "backend/refusing.h"
 #include "backend/webgpu/machine.h"
 #include "backend/webgpu/sources.h"
 #include "base/error.h"
@@ -12,12 +13,9 @@ namespace {
 // Of maxStorageBuffersPerShaderStage, by the standard.
 constexpr uint32_t least_storage_buffers = 8;
 
-[[noreturn]] void refuse() {
-  fail(ErrorCode::unsupported, "webgpu: without a device, kernels are written and not run");
-}
-
-class Writer final : public Backend {
+class Writer final : public RefusingBackend {
  public:
+  Writer() : RefusingBackend("webgpu: without a device, kernels are written and not run") {}
   std::string_view name() const override { return "webgpu"; }
   std::string code_key() const override { return fmt::format("{} {}", stored_target, version()); }
   std::string target() const override { return std::string(stored_target); }
@@ -32,14 +30,6 @@ class Writer final : public Backend {
                   std::span<const atlas::EntryStep>) const override {
     return lay_out(programs, codes);
   }
-
-  Kernel load(const atlas::Program&, std::string_view) const override { refuse(); }
-  std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep>,
-                                     std::span<const std::shared_ptr<const Kernel>>,
-                                     CodeStore&) const override {
-    refuse();
-  }
-  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram&) const override { refuse(); }
 
  private:
   const WebMachine machine_;
