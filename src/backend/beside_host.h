@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "backend/backend.h"
+#include "backend/on_host.h"
 #include "backend/registry.h"
 #include "base/error.h"
 
@@ -34,6 +35,15 @@ class BesideHost : public Backend {
       fail(ErrorCode::unsupported, "{}: what runs on the host needs the backend \"cpu\" as well",
            name());
     return *host_;
+  }
+  /// The host's kernel for a program, of what its compile() returned.
+  HostKernel load_on_host(const atlas::Program& program, std::string_view code) const {
+    const std::string aligned(code);  // as objects are to be
+    HostKernel out{host().load(program, aligned), nullptr, {}};
+    out.function = host().host_function(out.kernel);
+    for (const atlas::Buffer& b : program.buffers)
+      if (b.access != atlas::Access::scratch) out.buffers.push_back(b);
+    return out;
   }
 
   const std::unique_ptr<Backend> host_;  ///< the host's, or null

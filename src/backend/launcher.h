@@ -55,19 +55,27 @@ class Launcher {
 };
 
 /// Runs steps in order on the calling thread: `launch(s)` the kernel of step s, the frame's context
-/// the calls to the host.
-template <class Launch>
-int32_t walk(const atlas::EntryFrame& frame, std::span<const atlas::EntryStep> steps,
-             const Launch& launch) {
+/// the calls to the host, each behind `before_host(s)`. Returns the first status that is not 0.
+template <class List, class Launch, class BeforeHost>
+int32_t walk(const atlas::EntryFrame& frame, const List& steps, const Launch& launch,
+             const BeforeHost& before_host) {
   for (size_t s = 0; s < steps.size(); ++s) {
     const atlas::EntryStep& step = steps[s];
     if (step.cached >= 0 && !frame.stale[step.cached]) continue;
-    const int32_t status = step.kernel < 0
-                               ? frame.context->call_host(frame.context, static_cast<int64_t>(s))
-                               : launch(s);
+    int32_t status = 0;
+    if (step.kernel >= 0) {
+      status = launch(s);
+    } else {
+      before_host(s);
+      status = frame.context->call_host(frame.context, static_cast<int64_t>(s));
+    }
     if (status != 0) return status;
   }
   return 0;
+}
+template <class List, class Launch>
+int32_t walk(const atlas::EntryFrame& frame, const List& steps, const Launch& launch) {
+  return walk(frame, steps, launch, [](size_t) {});
 }
 
 }  // namespace hologram

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/launcher.h"
+#include "backend/steps.h"
 #include "host/context.h"
 
 namespace hologram {
@@ -18,12 +18,11 @@ class NativeLauncher final : public Launcher {
   NativeLauncher(std::span<const atlas::EntryStep> steps,
                  std::span<const std::shared_ptr<const Kernel>> kernels, atlas::EntryFn run_all,
                  std::shared_ptr<const void> keep, size_t code_bytes = 0)
-      : steps_(steps.begin(), steps.end()),
-        kernels_(kernels.begin(), kernels.end()),
+      : steps_(steps, kernels),
         run_all_(run_all),
         keep_(std::move(keep)),
         code_bytes_(code_bytes) {
-    for (const auto& k : kernels_) codes_.push_back(k->code);
+    for (const auto& k : kernels) codes_.push_back(k->code);
   }
 
   std::unique_ptr<Prepared> prepare(const int64_t* arguments, int threads) const override {
@@ -32,9 +31,8 @@ class NativeLauncher final : public Launcher {
     sizes->grains.resize(steps_.size());
     for (size_t s = 0; s < steps_.size(); ++s) {
       if (steps_[s].kernel < 0) continue;
-      const Kernel& k = *kernels_[static_cast<size_t>(steps_[s].kernel)];
-      const std::span<const int64_t> own(arguments + steps_[s].first_argument,
-                                         static_cast<size_t>(steps_[s].num_arguments));
+      const Kernel& k = *steps_.kernel_of(steps_[s]);
+      const auto own = steps_.symbols_of(steps_[s], arguments);
       sizes->totals[s] = k.total.eval(own);
       sizes->grains[s] =
           host::chunk_of(sizes->totals[s], k.grain.eval(own), k.unit_work.eval(own), threads);
@@ -93,9 +91,8 @@ class NativeLauncher final : public Launcher {
       double work = 0;
       for (size_t i = group.first; i < group.end; ++i) {
         const int64_t total = std::max<int64_t>(sizes.totals[i], 0), grain = sizes.grains[i];
-        const Kernel& k = *kernels_[static_cast<size_t>(steps_[i].kernel)];
-        const std::span<const int64_t> own(arguments + steps_[i].first_argument,
-                                           static_cast<size_t>(steps_[i].num_arguments));
+        const Kernel& k = *steps_.kernel_of(steps_[i]);
+        const auto own = steps_.symbols_of(steps_[i], arguments);
         work += static_cast<double>(total) * static_cast<double>(k.unit_work.eval(own));
         group.chunks.push_back(group.chunks.back() + (total + grain - 1) / grain);
       }
@@ -158,9 +155,8 @@ class NativeLauncher final : public Launcher {
     frame.grains = sizes.grains.data();
   }
 
-  std::vector<atlas::EntryStep> steps_;
-  std::vector<std::shared_ptr<const Kernel>> kernels_;  // by program
-  std::vector<const void*> codes_;                      // by program: their functions
+  const Steps<void> steps_;
+  std::vector<const void*> codes_;  // by program: their functions
   atlas::EntryFn run_all_;
   std::shared_ptr<const void> keep_;
   size_t code_bytes_;

@@ -1,9 +1,8 @@
 // backend/programs.h: launching for backends whose kernels are programs that someone interprets.
 #pragma once
 
-#include <vector>
-
 #include "backend/backend.h"
+#include "backend/steps.h"
 
 namespace hologram {
 
@@ -16,9 +15,7 @@ class ProgramLauncher final : public Launcher {
  public:
   ProgramLauncher(std::span<const atlas::EntryStep> steps,
                   std::span<const std::shared_ptr<const Kernel>> kernels, RunProgram program)
-      : steps_(steps.begin(), steps.end()),
-        kernels_(kernels.begin(), kernels.end()),
-        run_(program) {}
+      : steps_(steps, kernels), run_(program) {}
 
   std::unique_ptr<Prepared> prepare(const int64_t*, int) const override {
     return std::make_unique<Prepared>();
@@ -28,14 +25,12 @@ class ProgramLauncher final : public Launcher {
   }
   int32_t run_step(CallFrame& frame, const Prepared&, size_t s) const override {
     const atlas::EntryStep& step = steps_[s];
-    const Kernel& kernel = *kernels_[static_cast<size_t>(step.kernel)];
-    return run_(*static_cast<const atlas::Program*>(kernel.code), frame.buffers + step.first_buffer,
+    return run_(*steps_.code_of(step), frame.buffers + step.first_buffer,
                 frame.arguments + step.first_argument, frame.sticky);
   }
 
  private:
-  std::vector<atlas::EntryStep> steps_;
-  std::vector<std::shared_ptr<const Kernel>> kernels_;
+  Steps<atlas::Program> steps_;
   RunProgram run_;
 };
 

@@ -46,9 +46,14 @@ class CudaBackend final : public BesideHost {
   Kernel load(const atlas::Program& program, std::string_view code) const override {
     Stored stored = from_text(code, program.num_symbols);
     const Expr total = stored.facts.total;
-    std::shared_ptr<const LoadedKernel> kernel = stored.on_host
-                                                     ? load_on_host(program, stored.code)
-                                                     : load_stored(program, std::move(stored));
+    std::shared_ptr<const LoadedKernel> kernel;
+    if (stored.on_host) {
+      auto beside = std::make_shared<LoadedKernel>();
+      beside->host = load_on_host(program, stored.code);
+      kernel = std::move(beside);
+    } else {
+      kernel = load_stored(program, std::move(stored));
+    }
     return {kernel.get(), total, Expr(1), Expr(1), kernel};
   }
 
@@ -173,16 +178,6 @@ class CudaBackend final : public BesideHost {
   } catch (const Error& error) {
     if (error.code() == ErrorCode::corrupt) log_.note(error.what());
     throw;
-  }
-
-  std::shared_ptr<const LoadedKernel> load_on_host(const atlas::Program& program,
-                                                   std::string_view code) const {
-    auto kernel = std::make_shared<LoadedKernel>();
-    for (const atlas::Buffer& b : program.buffers)
-      if (b.access != atlas::Access::scratch) kernel->buffers.push_back(b);
-    kernel->host = host().load(program, code);
-    kernel->host_function = host().host_function(kernel->host);
-    return kernel;
   }
 
   const Settings settings_ = read_settings();

@@ -86,11 +86,9 @@ size_t Grid::launches() const {
 
 Grid make_grid(const LoadedKernel& k, std::span<const int64_t> symbols, int threads,
                int multiprocessors) {
-  if (k.host_function) {
+  if (k.host) {
     Grid g;
-    g.total = k.host.total.eval(symbols);
-    const int64_t grain = std::max<int64_t>(k.host.grain.eval(symbols), 1);
-    g.ctas = std::max<int64_t>(ceil_to(ceil_to(g.total, 4 * threads), grain), 1) * grain;
+    g.host = host_launch(k.host, symbols, threads);
     return g;
   }
   if (const auto& thin = k.facts.thin; thin && thin->rows.eval(symbols) <= most_thin_rows) {

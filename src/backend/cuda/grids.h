@@ -36,12 +36,13 @@ struct Grid {
   int64_t merging = 0;                     ///< of so many CTAs
   size_t workspace = 0, workspace_at = 0;  ///< bytes, and where in the call's
   std::shared_ptr<WideLaunch> wide;        ///< instead, where addresses suit it
+  std::optional<HostLaunch> host;          ///< of a kernel of the host: all else is 0
 
   /// Launches that it is expected to take.
   size_t launches() const;
 };
 
-/// Of a host's kernel: total, and units per chunk as ctas, for so many `threads`.
+/// `threads`: of the host, for kernels that run there.
 Grid make_grid(const LoadedKernel& kernel, std::span<const int64_t> symbols, int threads,
                int multiprocessors);
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "atlas/program.h"
-#include "backend/backend.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/facts.h"
+#include "backend/on_host.h"
 
 namespace hologram::cuda {
 
@@ -26,8 +26,7 @@ struct LoadedKernel {
   CuFunction thin = nullptr;           ///< where the facts have a thin kernel
   CuFunction thin_merge = nullptr;     ///< where that has parts
   std::vector<atlas::Buffer> buffers;  ///< that are not scratch
-  Kernel host;                         ///< of host_function; code is null where the GPU runs it
-  atlas::KernelFn host_function = nullptr;
+  HostKernel host;
 
   LoadedKernel() = default;
   ~LoadedKernel();

@@ -10,7 +10,7 @@
 #include "backend/cuda/graph.h"
 #include "backend/cuda/grids.h"
 #include "backend/cuda/launches.h"
-#include "backend/on_host.h"
+#include "backend/steps.h"
 #include "base/error.h"
 
 namespace hologram::cuda {
@@ -30,7 +30,7 @@ struct Segment {
 };
 struct SizeRecord {
   std::vector<int64_t> key;
-  std::vector<Grid> grids;  ///< by step; of the host's kernels: total, and units per chunk as ctas
+  std::vector<Grid> grids;  ///< by step
   size_t workspace = 0;     ///< of all steps together
   std::vector<Touches> touches;  ///< by step
   std::atomic<int64_t> calls{0};
@@ -47,8 +47,7 @@ class CudaLauncher final : public Launcher {
   CudaLauncher(std::span<const atlas::EntryStep> steps,
                std::span<const std::shared_ptr<const Kernel>> kernels, DeviceMemory& memory,
                Log& log, bool waits)
-      : steps_(steps.begin(), steps.end()),
-        kernels_(kernels.begin(), kernels.end()),
+      : steps_(steps, kernels),
         memory_(memory),
         log_(log),
         waits_(waits) {
@@ -178,7 +177,7 @@ class CudaLauncher final : public Launcher {
     for (size_t s = 0; s < steps_.size(); ++s) {
       const atlas::EntryStep& step = steps_[s];
       if (step.cached >= 0) continue;
-      if (step.kernel < 0 || kernel_of(step).host_function) {
+      if (step.kernel < 0 || kernel_of(step).host) {
         close(s);
         continue;
       }
@@ -235,15 +234,14 @@ class CudaLauncher final : public Launcher {
   }
 
   const LoadedKernel& kernel_of(const atlas::EntryStep& step) const {
-    return *static_cast<const LoadedKernel*>(kernels_[static_cast<size_t>(step.kernel)]->code);
+    return *steps_.code_of(step);
   }
   bool flags(const atlas::EntryStep& step) const { return kernel_of(step).facts.flags; }
   const DeviceContext& device() const { return memory_.context(); }
 
   Grid grid_of(const atlas::EntryStep& step, const int64_t* arguments, int threads) const {
-    const std::span symbols(arguments + step.first_argument,
-                            static_cast<size_t>(step.num_arguments));
-    return make_grid(kernel_of(step), symbols, threads, device().multiprocessors);
+    return make_grid(kernel_of(step), steps_.symbols_of(step, arguments), threads,
+                     device().multiprocessors);
   }
 
   // The words of a launch begin with its buffers' addresses.
@@ -251,13 +249,11 @@ class CudaLauncher final : public Launcher {
                      const Grid& grid) const {
     Touches out{{}, grid.workspace_at, grid.workspace};
     if (step.kernel < 0) return out;
-    const std::span symbols(arguments + step.first_argument,
-                            static_cast<size_t>(step.num_arguments));
+    const auto symbols = steps_.symbols_of(step, arguments);
     const LoadedKernel& k = kernel_of(step);
     for (size_t b = 0; b < k.buffers.size(); ++b)
       out.memory.push_back({.word = b,
-                            .bytes = static_cast<uint64_t>(k.buffers[b].extent.eval(symbols)) *
-                                     static_cast<uint64_t>(size_of(k.buffers[b].dtype)),
+                            .bytes = bytes_of(k.buffers[b], k.buffers[b].extent, symbols),
                             .writes = k.buffers[b].access != atlas::Access::read});
     return out;
   }
@@ -271,8 +267,11 @@ class CudaLauncher final : public Launcher {
   int32_t run_kernel(CallFrame& frame, const atlas::EntryStep& step, const Grid& grid,
                      CuPointer faults) const {
     const LoadedKernel& k = kernel_of(step);
+    if (grid.host) {
+      log_.host_runs.fetch_add(grid.host->total > 0, std::memory_order_relaxed);
+      return run_on_copies(memory_, frame, step, k.host, *grid.host);
+    }
     if (grid.total <= 0) return 0;
-    if (k.host_function) return run_on_host(frame, step, grid);
     std::vector<Launch> launches;
     add_launches(launches, frame, step, grid, faults);
     const Driver& driver = device().driver;
@@ -305,26 +304,7 @@ class CudaLauncher final : public Launcher {
     cuda::add_launches(launches, k, grid, std::move(words), workspace, faults, log_);
   }
 
-  // A program that is not rendered for the GPU, on copies of its buffers.
-  int32_t run_on_host(const CallFrame& frame, const atlas::EntryStep& step,
-                      const Grid& grid) const {
-    const LoadedKernel& k = kernel_of(step);
-    const int64_t* arguments = frame.arguments + step.first_argument;
-    const std::span symbols(arguments, static_cast<size_t>(step.num_arguments));
-    std::vector<uint64_t> bytes;
-    for (const atlas::Buffer& b : k.buffers)
-      bytes.push_back(static_cast<uint64_t>(b.extent.eval(symbols) * size_of(b.dtype)));
-    log_.host_runs.fetch_add(1, std::memory_order_relaxed);
-    return run_on_copies(memory_, frame, step, k.buffers, bytes, k.host_function, grid.total,
-                         grid.ctas);
-  }
-
-  static void* buffer(const CallFrame& frame, const atlas::EntryStep& step, size_t b) {
-    return frame.buffers[step.first_buffer + static_cast<int64_t>(b)];
-  }
-
-  std::vector<atlas::EntryStep> steps_;
-  std::vector<std::shared_ptr<const Kernel>> kernels_;
+  const Steps<LoadedKernel> steps_;
   DeviceMemory& memory_;
   Log& log_;
   const bool waits_;

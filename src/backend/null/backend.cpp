@@ -14,26 +14,20 @@ class DeviceLauncher final : public Launcher {
  public:
   DeviceLauncher(std::span<const atlas::EntryStep> steps,
                  std::span<const std::shared_ptr<const Kernel>> kernels)
-      : steps_(steps.begin(), steps.end()), kernels_(kernels.begin(), kernels.end()) {}
+      : steps_(steps, kernels) {}
 
   std::unique_ptr<Prepared> prepare(const int64_t*, int) const override {
     return std::make_unique<Prepared>();
   }
 
   int32_t run(CallFrame& frame, const Prepared&) const override {
-    FakeDevice& device = FakeDevice::instance();
-    for (size_t s = 0; s < steps_.size(); ++s) {
-      const atlas::EntryStep& step = steps_[s];
-      if (step.cached >= 0 && !frame.stale[step.cached]) continue;
-      if (step.kernel >= 0) {
-        enqueue(frame, step);
-        continue;
-      }
-      device.wait(frame.stream);  // the host reads what kernels wrote
-      const int32_t status = frame.context->call_host(frame.context, static_cast<int64_t>(s));
-      if (status != 0) return status;
-    }
-    return 0;
+    return walk(
+        frame, steps_,
+        [&](size_t s) {
+          enqueue(frame, steps_[s]);
+          return 0;
+        },
+        [&](size_t) { FakeDevice::instance().wait(frame.stream); });  // it reads what kernels wrote
   }
 
   int32_t run_step(CallFrame& frame, const Prepared&, size_t s) const override {
@@ -46,14 +40,14 @@ class DeviceLauncher final : public Launcher {
   // What the work reads is copied now: the frame may change before it begins.
   void enqueue(const atlas::EntryFrame& frame, const atlas::EntryStep& step) const {
     FakeDevice& device = FakeDevice::instance();
-    std::shared_ptr<const Kernel> kernel = kernels_[static_cast<size_t>(step.kernel)];
-    const auto& program = *static_cast<const atlas::Program*>(kernel->code);
+    const std::shared_ptr<const Kernel> kernel = steps_.kernel_of(step);
+    const atlas::Program& program = *steps_.code_of(step);
     std::vector<void*> buffers;
     for (const atlas::Buffer& b : program.buffers)
       if (b.access != atlas::Access::scratch)
         buffers.push_back(device.bytes_of(frame.buffers[step.first_buffer + std::ssize(buffers)]));
-    const int64_t* first = frame.arguments + step.first_argument;
-    std::vector<int64_t> symbols(first, first + step.num_arguments);
+    const auto given = steps_.symbols_of(step, frame.arguments);
+    std::vector<int64_t> symbols(given.begin(), given.end());
     device.enqueue(frame.stream, [=, sticky = frame.sticky] {
       return execute(*static_cast<const atlas::Program*>(kernel->code), buffers, symbols, sticky);
     });
@@ -71,8 +65,7 @@ class DeviceLauncher final : public Launcher {
     }
   }
 
-  std::vector<atlas::EntryStep> steps_;
-  std::vector<std::shared_ptr<const Kernel>> kernels_;
+  const Steps<atlas::Program> steps_;
 };
 
 class Lanes final : public LaneKernel {

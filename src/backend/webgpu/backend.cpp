@@ -45,8 +45,7 @@ class WebBackend final : public BesideHost {
     kernel->buffers = program.buffers;
     kernel->num_symbols = static_cast<size_t>(program.num_symbols);
     if (code.starts_with(on_host) && host_) {
-      kernel->host = host_->load(program, std::string(code.substr(on_host.size())));
-      kernel->host_function = host_->host_function(kernel->host);
+      kernel->host = load_on_host(program, code.substr(on_host.size()));
     } else {
       auto module = render(program);
       if (!module || !code.starts_with(rendered) || code.substr(rendered.size()) != module->text)

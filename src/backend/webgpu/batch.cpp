@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/steps.h"
 #include "backend/webgpu/addresses.h"
 #include "base/error.h"
 
@@ -30,12 +31,6 @@ uint64_t spare_bytes(size_t most_buffers) { return alignment * (1 + most_buffers
 
 uint64_t word_bytes(const RenderedKernel& k) {
   return round_up(4 * (k.num_symbols + k.buffers.size() + k.module.dispatches.size()), 16);
-}
-
-uint64_t bytes_of(const atlas::Buffer& buffer, const Expr& elements,
-                  std::span<const int64_t> symbols) {
-  return static_cast<uint64_t>(std::max<int64_t>(elements.eval(symbols), 0)) *
-         static_cast<uint64_t>(size_of(buffer.dtype));
 }
 
 StepSizes sizes_of(const RenderedKernel& k, std::span<const int64_t> symbols, const Bounds& bounds,

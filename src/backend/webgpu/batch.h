@@ -37,9 +37,6 @@ struct StepSizes {
 /// Throws Error(unsupported) for what is too much for kernels or exceeds the bounds.
 StepSizes sizes_of(const RenderedKernel& kernel, std::span<const int64_t> symbols,
                    const Bounds& bounds, uint64_t& workspace);
-/// Bytes of buffer `b`, from its extent.
-uint64_t bytes_of(const atlas::Buffer& buffer, const Expr& elements,
-                  std::span<const int64_t> symbols);
 
 /// A range of memory as a dispatch sees it; begins at a multiple of binding_alignment.
 struct Binding {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/on_host.h"
 #include "backend/webgpu/batch.h"
 #include "backend/webgpu/device.h"
 #include "backend/webgpu/wgsl/module.h"
@@ -41,10 +41,9 @@ std::shared_ptr<const Pipelines> pipelines_of(const DeviceContext& device,
 /// host.
 struct LoadedKernel : RenderedKernel {
   std::shared_ptr<const Pipelines> pipelines;
-  Kernel host;  ///< of host_function
-  atlas::KernelFn host_function = nullptr;
+  HostKernel host;
 
-  bool faults() const { return !host_function && module.faults; }
+  bool faults() const { return !host && module.faults; }
 };
 
 }  // namespace hologram::webgpu

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "backend/on_host.h"
+#include "backend/steps.h"
 #include "backend/webgpu/kernel.h"
 #include "base/error.h"
 
@@ -16,13 +16,8 @@ namespace {
 
 // What is known of all steps from sizes alone.
 struct Sizes final : Prepared {
-  // Of one that the host runs.
-  struct HostStep {
-    int64_t total = 0, grain = 1;
-    std::vector<uint64_t> bytes;  // by buffer
-  };
   std::vector<StepSizes> steps;
-  std::map<size_t, HostStep> on_host;  // by step
+  std::map<size_t, HostLaunch> on_host;  // by step
   uint64_t workspace = 0;
 };
 
@@ -31,8 +26,7 @@ class WebLauncher final : public Launcher {
   WebLauncher(std::span<const atlas::EntryStep> steps,
               std::span<const std::shared_ptr<const Kernel>> kernels, DeviceMemory& memory,
               Counts& counts)
-      : steps_(steps.begin(), steps.end()),
-        kernels_(kernels.begin(), kernels.end()),
+      : steps_(steps, kernels),
         memory_(memory),
         counts_(counts) {
     size_t buffers = 0;
@@ -58,10 +52,9 @@ class WebLauncher final : public Launcher {
       const atlas::EntryStep& step = steps_[s];
       StepSizes& own = sizes->steps.emplace_back();
       if (step.kernel < 0) continue;
-      const std::span symbols(arguments + step.first_argument,
-                              static_cast<size_t>(step.num_arguments));
-      if (kernel_of(step).host_function)
-        sizes->on_host[s] = host_step(kernel_of(step), symbols, threads);
+      const auto symbols = steps_.symbols_of(step, arguments);
+      if (const HostKernel& host = kernel_of(step).host)
+        sizes->on_host[s] = host_launch(host, symbols, threads);
       else
         own = sizes_of(kernel_of(step), symbols, device(), sizes->workspace);
     }
@@ -72,13 +65,21 @@ class WebLauncher final : public Launcher {
   }
 
   int32_t run(CallFrame& frame, const Prepared& prepared) const override {
-    std::vector<size_t> all(steps_.size());
-    for (size_t s = 0; s < all.size(); ++s) all[s] = s;
-    return run_steps(frame, static_cast<const Sizes&>(prepared), all, faults_);
+    const auto& sizes = static_cast<const Sizes&>(prepared);
+    return recorded(frame, faults_, [&](Batch& batch) {
+      return walk(
+          frame, steps_, [&](size_t s) { return add(batch, frame, sizes, s); },
+          [&](size_t) {
+            submit(batch);
+            memory_.wait(frame.stream);
+          });
+    });
   }
-  int32_t run_step(CallFrame& frame, const Prepared& prepared, size_t step) const override {
-    const int32_t status = run_steps(frame, static_cast<const Sizes&>(prepared), {step},
-                                     steps_[step].kernel >= 0 && kernel_of(steps_[step]).faults());
+  int32_t run_step(CallFrame& frame, const Prepared& prepared, size_t s) const override {
+    const int32_t status =
+        recorded(frame, kernel_of(steps_[s]).faults(), [&](Batch& batch) {
+          return add(batch, frame, static_cast<const Sizes&>(prepared), s);
+        });
     memory_.wait(frame.stream);
     return status;
   }
@@ -87,47 +88,34 @@ class WebLauncher final : public Launcher {
 
  private:
   const LoadedKernel& kernel_of(const atlas::EntryStep& step) const {
-    return *static_cast<const LoadedKernel*>(kernels_[static_cast<size_t>(step.kernel)]->code);
+    return *steps_.code_of(step);
   }
   const DeviceContext& device() const { return memory_.context(); }
 
-  static Sizes::HostStep host_step(const LoadedKernel& k, std::span<const int64_t> symbols,
-                                   int threads) {
-    Sizes::HostStep out;
-    out.total = std::max<int64_t>(k.host.total.eval(symbols), 0);
-    const int64_t grain = std::max<int64_t>(k.host.grain.eval(symbols), 1);
-    const int64_t each = (out.total + threads - 1) / std::max(threads, 1);
-    out.grain = std::max<int64_t>((each + grain - 1) / grain * grain, grain);
-    for (const atlas::Buffer& b : k.buffers) out.bytes.push_back(bytes_of(b, b.extent, symbols));
-    return out;
-  }
-
-  int32_t run_steps(CallFrame& frame, const Sizes& sizes, const std::vector<size_t>& which,
-                    bool faults) const {
+  // Submits what `steps` puts into a batch, and tells the call of its faults.
+  template <class F>
+  int32_t recorded(CallFrame& frame, bool faults, F&& steps) const {
     std::lock_guard lock(mutex_);  // of the words
     device().tell_faults();
     if (faults && frame.sticky) take_faults();
     Batch batch(spare_, device());
-    for (size_t s : which) {
-      const atlas::EntryStep& step = steps_[s];
-      if (step.cached >= 0 && !frame.stale[step.cached]) continue;
-      int32_t status = 0;
-      if (step.kernel < 0) {
-        submit(batch);
-        memory_.wait(frame.stream);
-        status = frame.context->call_host(frame.context, static_cast<int64_t>(s));
-      } else if (kernel_of(step).host_function) {
-        submit(batch);
-        status = run_on_host(frame, step, sizes.on_host.at(s));
-      } else {
-        batch.add(kernel_of(step), frame, step, sizes.steps[s]);
-      }
-      if (status != 0) return status;
-    }
+    if (const int32_t status = steps(batch)) return status;
     submit(batch);
     if (faults && frame.sticky)
       if (const int32_t bits = take_faults()) frame.sticky->fetch_or(bits);
     return 0;
+  }
+
+  int32_t add(Batch& batch, const CallFrame& frame, const Sizes& sizes, size_t s) const {
+    const LoadedKernel& k = kernel_of(steps_[s]);
+    if (!k.host) {
+      batch.add(k, frame, steps_[s], sizes.steps[s]);
+      return 0;
+    }
+    submit(batch);
+    const HostLaunch& launch = sizes.on_host.at(s);
+    counts_.host_runs.fetch_add(launch.total > 0, std::memory_order_relaxed);
+    return run_on_copies(memory_, frame, steps_[s], k.host, launch);
   }
 
   void submit(Batch& batch) const {
@@ -194,18 +182,7 @@ class WebLauncher final : public Launcher {
     return static_cast<int32_t>(bits);
   }
 
-  // A program that is not rendered, on copies of its buffers.
-  int32_t run_on_host(const CallFrame& frame, const atlas::EntryStep& step,
-                      const Sizes::HostStep& sizes) const {
-    const LoadedKernel& k = kernel_of(step);
-    if (sizes.total <= 0) return 0;
-    counts_.host_runs.fetch_add(1, std::memory_order_relaxed);
-    return run_on_copies(memory_, frame, step, k.buffers, sizes.bytes, k.host_function, sizes.total,
-                         sizes.grain);
-  }
-
-  std::vector<atlas::EntryStep> steps_;
-  std::vector<std::shared_ptr<const Kernel>> kernels_;
+  const Steps<LoadedKernel> steps_;
   DeviceMemory& memory_;
   Counts& counts_;
   bool faults_ = false;

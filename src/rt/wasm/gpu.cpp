@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <deque>
 
-#include "backend/registry.h"
+#include "backend/refusing.h"
+#include "backend/steps.h"
 #include "backend/webgpu/addresses.h"
 #include "backend/webgpu/stored.h"
 #include "base/error.h"
@@ -46,7 +47,6 @@ uint32_t number_of(Buffer b) { return static_cast<uint32_t>(reinterpret_cast<uin
 uint32_t in_words(uint64_t bytes) { return static_cast<uint32_t>((bytes + 3) / 4 * 4); }
 
 bool reads = false;
-int32_t faults = 0;
 std::deque<uint32_t> fault_words;  // where bits arrive; addresses stay
 
 class GpuMemory final : public Memory {
@@ -189,8 +189,7 @@ class GpuLauncher final : public Launcher {
   GpuLauncher(std::span<const atlas::EntryStep> steps,
               std::span<const std::shared_ptr<const Kernel>> kernels, GpuMemory& memory,
               const Gpu& gpu)
-      : steps_(steps.begin(), steps.end()),
-        kernels_(kernels.begin(), kernels.end()),
+      : steps_(steps, kernels),
         memory_(memory),
         gpu_(gpu) {
     size_t buffers = 0;
@@ -210,34 +209,34 @@ class GpuLauncher final : public Launcher {
   std::unique_ptr<Prepared> prepare(const int64_t* arguments, int) const override {
     auto sizes = std::make_unique<Sizes>();
     for (const atlas::EntryStep& s : steps_)
-      sizes->steps.push_back(webgpu::sizes_of(
-          kernel_of(s),
-          std::span(arguments + s.first_argument, static_cast<size_t>(s.num_arguments)), gpu_,
-          sizes->workspace));
+      sizes->steps.push_back(webgpu::sizes_of(kernel_of(s), steps_.symbols_of(s, arguments), gpu_,
+                                              sizes->workspace));
     return sizes;
   }
   size_t workspace_bytes(const Prepared& prepared) const override {
     return static_cast<const Sizes&>(prepared).workspace;
   }
   int32_t run(CallFrame& frame, const Prepared& prepared) const override {
-    return run_steps(frame, static_cast<const Sizes&>(prepared), 0, steps_.size());
+    return recorded(frame, prepared, [&](auto&& add) { return walk(frame, steps_, add); });
   }
   int32_t run_step(CallFrame& frame, const Prepared& prepared, size_t step) const override {
-    return run_steps(frame, static_cast<const Sizes&>(prepared), step, step + 1);
+    return recorded(frame, prepared, [&](auto&& add) { return add(step); });
   }
 
  private:
   const GpuKernel& kernel_of(const atlas::EntryStep& step) const {
-    return *static_cast<const GpuKernel*>(kernels_[static_cast<size_t>(step.kernel)]->code);
+    return *steps_.code_of(step);
   }
 
-  int32_t run_steps(CallFrame& frame, const Sizes& sizes, size_t begin, size_t end) const {
+  // Submits the steps that `run` adds.
+  template <class F>
+  int32_t recorded(CallFrame& frame, const Prepared& prepared, F&& run) const {
+    const auto& sizes = static_cast<const Sizes&>(prepared);
     webgpu::Batch batch(spare_, gpu_);
-    for (size_t s = begin; s < end; ++s) {
-      const atlas::EntryStep& step = steps_[s];
-      if (step.cached >= 0 && !frame.stale[step.cached]) continue;
-      batch.add(kernel_of(step), frame, step, sizes.steps[s]);
-    }
+    run([&](size_t s) {
+      batch.add(kernel_of(steps_[s]), frame, steps_[s], sizes.steps[s]);
+      return 0;
+    });
     Commands commands(memory_);
     for (const webgpu::Dispatched& d : batch.dispatches()) commands.add(d);
     commands.submit(batch.words());
@@ -248,29 +247,25 @@ class GpuLauncher final : public Launcher {
     return 0;
   }
 
-  std::vector<atlas::EntryStep> steps_;
-  std::vector<std::shared_ptr<const Kernel>> kernels_;
+  const Steps<GpuKernel> steps_;
   GpuMemory& memory_;
   const Gpu& gpu_;
   bool faults_ = false;
   std::byte* spare_ = nullptr;
 };
 
-[[noreturn]] void refuse() {
-  fail(ErrorCode::unsupported, "in WebAssembly, stored kernels are run and none is made");
-}
-
-class GpuBackend final : public Backend {
+class GpuBackend final : public RefusingBackend {
  public:
-  explicit GpuBackend(Gpu gpu) : gpu_(std::move(gpu)), memory_(gpu_) {}
+  explicit GpuBackend(Gpu gpu)
+      : RefusingBackend("in WebAssembly, stored kernels are run and none is made"),
+        gpu_(std::move(gpu)),
+        memory_(gpu_) {}
 
   std::string_view name() const override { return "webgpu"; }
   std::string code_key() const override { return target(); }
   std::string target() const override { return std::string(webgpu::stored_target); }
   Memory* memory() const override { return &memory_; }
   const schedule::Machine& machine() const override { return schedule::plain_machine(); }
-  std::string compile(const atlas::Program&) const override { refuse(); }
-  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram&) const override { refuse(); }
 
   Kernel load(const atlas::Program&, std::string_view code) const override {
     if (!code.starts_with(webgpu::text_mark))
