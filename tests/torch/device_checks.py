@@ -9,6 +9,7 @@ import random
 import traceback
 import types
 import unittest
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -93,6 +94,34 @@ def check_resizing():
     assert out.cpu().tolist() == [2, 2, 2]
     torch.sort(torch.tensor([2.0, 1.0], device=DEVICE), out=(out, torch.empty(5, dtype=torch.int64, device=DEVICE)))
     assert out.cpu().tolist() == [1, 2]
+
+
+def check_tensors_for_results():
+    """Beside the database: opinfo.py --device hologram --outs."""
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    both = torch.zeros(2, 3, 4)
+
+    def rows(device, x, y, both):
+        torch.add(x, y, alpha=2, out=both[0])
+        assert torch.mul(both[0], y, out=both[1]) is not both and both[1].data_ptr() == both[0].data_ptr() + 3 * 4 * 4
+        values, places = torch.empty(0, device=device), torch.empty(0, dtype=torch.int64, device=device)
+        for part in (x, y):  # the second time by our kernel, into the memory of the first
+            torch.sort(part, out=(values, places))
+        torch.sub(x, y, out=x)
+        return both, values, places, x
+
+    ours = {}
+    left = used("fallback_ops", lambda: ours.update(used("kernel_ops", lambda: torch.testing.assert_close(*on_both(rows, x, y, both)))))
+    assert {"aten.add.out", "aten.mul.out", "aten.sub_.Tensor"} <= set(ours) and left == {"aten.sort.values": 1}, (ours, left)
+    x, wide = there(3), torch.empty(3, dtype=torch.float64, device=DEVICE)
+    assert torch.exp(x, out=wide) is wide and torch.allclose(wide.cpu(), x.cpu().double().exp(), atol=1e-6)
+    assert "can't be cast" in refused(RuntimeError, lambda: torch.exp(x, out=torch.empty(3, dtype=torch.int32, device=DEVICE)))
+    assert "memory location" in refused(RuntimeError, lambda: torch.exp(wide[1:], out=wide[:-1]))
+    assert "same device" in refused(RuntimeError, lambda: torch.exp(x, out=torch.empty(3)))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert torch.exp(x, out=torch.empty(5, device=DEVICE)).shape == (3,)
+    assert "was resized" in str(said[0].message), said
 
 
 def check_operators_are_our_kernels_and_others_are_counted():

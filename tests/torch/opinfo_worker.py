@@ -28,6 +28,7 @@ DEFAULTS = {
     "first": 0,  # number of the first sample to run
     "together": 1,  # so many samples in a graph, with "direct"; one by one where they do not pass
     "memory": True,  # looked at by same_memory.py too
+    "outs": False,  # samples with tensors for the results, out=; of device "hologram"
     "errors": False,  # calls that eager refuses in place of the samples: the backend has to refuse them
     "direct": False,  # captured by make_fx, without Dynamo; with "dynamic", graphs serve the samples that follow
 }
@@ -53,6 +54,7 @@ class Checker:
     def inputs(self) -> list:
         """(label, (arguments, keywords), what to differentiate of the result)"""
         from opinfo_edges import edges
+        from opinfo_outs import outs
 
         self.torch.manual_seed(0)
         if self.request["errors"]:
@@ -61,11 +63,18 @@ class Checker:
             return [(*refused, None) for refused in opinfo_errors.inputs(self.op, self.request["device"], self.dtype)]
         samples = self.op.sample_inputs(self.request["device"], self.dtype, requires_grad=self.training)
         made = []
-        for number, sample in enumerate(itertools.islice(samples, 2000)):
+        if self.request["outs"] and not self.op.supports_out:
+            return made
+        samples = list(enumerate(itertools.islice(samples, 2000)))
+        if self.request["outs"]:  # all ways of some samples
+            samples = [samples[i] for i in spread(self.request["samples"], len(samples))]
+        for number, sample in samples:
             inputs = (sample.input, *sample.args), sample.kwargs
             process = sample.output_process_fn_grad if self.training else None
             if self.request["edges"]:
                 made += [(f"{number}: {label}", cut, process) for label, cut in edges(inputs)]
+            elif self.request["outs"]:
+                made += [(f"{number}: {label}", given, None) for label, given in outs(self.op, inputs, self.for_eager)]
             else:
                 made.append((str(number), inputs, process))
         return made
@@ -74,11 +83,9 @@ class Checker:
         request = self.request
         if request["only"] is not None:
             return [request["only"]]
-        wanted = min(request["samples"] or count, count)
+        picked = spread(0 if request["outs"] else request["samples"], count)
         if request["seed"] is not None:
-            picked = sorted(random.Random(request["seed"]).sample(range(count), wanted))
-        else:
-            picked = [i * count // wanted for i in range(wanted)]
+            picked = sorted(random.Random(request["seed"]).sample(range(count), len(picked)))
         return [i for i in picked if i >= request["first"]]
 
     def run(self, answer) -> None:
@@ -121,6 +128,12 @@ class Checker:
             if self.eagerly:
                 return opinfo_errors.examine_operators(function, inputs, self.for_eager, self.clone)
             return opinfo_errors.examine(function, inputs, self.backend, self.clone)
+        if self.request["outs"]:
+            import opinfo_errors
+
+            refused = opinfo_errors.examine_operators(function, inputs, self.for_eager, self.clone)
+            if refused[0] != "skip":
+                return refused
         status, message = self.examine(
             function, inputs, process, lambda: self.compiled(function, inputs)
         )
@@ -199,10 +212,16 @@ class Checker:
         strange = [t for t in found if isinstance(t, torch.Tensor) and t.device.type != kind and t.dim()]
         assert not strange, f"{len(strange)} of the tensors are on {strange[0].device}"
 
+        seen = {}  # so that shared tensors stay shared
+
         def bring(x):
             if isinstance(x, torch.Tensor):
-                there = x.detach().cpu()
-                return there.requires_grad_() if x.requires_grad and x.is_leaf else there
+                if id(x) not in seen:
+                    there = x.detach().cpu()
+                    if there.layout == torch.strided and there.stride() != x.stride() and 0 not in x.stride():
+                        there = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(there)
+                    seen[id(x)] = there.requires_grad_() if x.requires_grad and x.is_leaf else there
+                return seen[id(x)]
             return "cpu" if x == kind else torch.device("cpu") if isinstance(x, torch.device) else x
 
         return torch.utils._pytree.tree_map(bring, tree)
@@ -383,6 +402,12 @@ class Checker:
             return True
         except AssertionError:
             return False
+
+
+def spread(wanted: int, count: int) -> list[int]:
+    """At most so many numbers below `count`, spread over them; 0: all."""
+    wanted = min(wanted or count, count)
+    return [i * count // wanted for i in range(wanted)]
 
 
 def tolerance(torch, dtype) -> float:

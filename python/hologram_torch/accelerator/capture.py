@@ -5,16 +5,17 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .. import functions, runtimes
+from ..graph.symbols import Unsupported
 from . import numbers, tensors
 
 
-def make(op, args, kwargs, symbolic, numeric):
+def make(op, args, kwargs, symbolic, numeric, outs=()):
     """A callable over the flat arguments, or None where an operator of PyTorch's would run in it. symbolic: for other sizes too;
-    numeric: positions of numbers, for others of which it is too."""
+    numeric: positions of numbers, for others of which it is too; outs: names of the last keywords, tensors for the results."""
 
     def work():
         with runtimes.giving("hologram:0"):
-            return Graph(op, args, kwargs, functions.Open if symbolic else functions.Fixed, numeric)
+            return Graph(op, args, kwargs, functions.Open if symbolic else functions.Fixed, numeric, outs)
 
     made = []  # by a thread of its own: the state of this one says below which of PyTorch's layers the operator was called
     thread = threading.Thread(target=lambda: made.append(functions.attempt(work, f"device hologram: {op}")[0]), name="hologram-device")
@@ -27,9 +28,10 @@ class Graph:
     """A call of `op` with arguments such as these, as a graph whose inputs are the tensors, and the numbers at `numeric`. kind: what
     compiles functions of tensors."""
 
-    def __init__(self, op, args, kwargs, kind, numeric=()):
+    def __init__(self, op, args, kwargs, kind, numeric=(), outs=()):
         self.op = numbers.formula(op) if numeric else op
         self.in_place = op._schema.name.endswith("_")  # the first argument is written and returned
+        self.outs = outs
         self.numeric = numeric
         leaves, self.spec = pytree.tree_flatten((args, dict(kwargs)))
         self.nested = any(isinstance(x, (list, tuple)) for x in (*args, *kwargs.values()))
@@ -43,9 +45,12 @@ class Graph:
         for i, value in zip(self.where, values, strict=True):
             full[i] = value
         args, kwargs = pytree.tree_unflatten(full, self.spec)
+        targets = [kwargs.pop(name) for name in self.outs]
         out = self.op(*args, **kwargs)
-        if self.in_place:
-            self.result = []
+        if targets:
+            for target, value in zip(targets, out if isinstance(out, tuple) else (out,), strict=True):
+                _write(target, value)
+        if self.in_place or targets:
             return ()
         out, self.result = pytree.tree_flatten(out)
         return tuple(out)
@@ -62,6 +67,8 @@ class Graph:
         results = self.call(self.values(flat))
         if self.in_place:
             return flat[0]
+        if self.outs:
+            return flat[-1] if len(self.outs) == 1 else flat[-len(self.outs) :]
         if self.result.type is None:
             return results[0]
         return tuple(results) if self.result.type is tuple else results
@@ -69,6 +76,12 @@ class Graph:
     def holds(self, flat) -> bool:
         """Whether it serves these arguments, whose sizes are others."""
         return self.call.holds(self.values(flat))
+
+
+def _write(target, value):
+    if target.dtype != value.dtype or target.shape != value.shape:  # which eager converts, resizes or refuses
+        raise Unsupported("a tensor for the result of another dtype or size")
+    target.copy_(value)
 
 
 def _number(x):

@@ -58,7 +58,7 @@ def _drawn(op, draw):
 
     def call(self, *args, **kwargs):
         flat = (self, *args)
-        if self.numel() >= FEW and kernels.fits(flat) and kernels.apart(flat):
+        if self.numel() >= FEW and kernels.fits(flat) and kernels.apart(flat[:1], flat):
             host = tensors.on_host(self)
             dense = torch.empty_like(host).stride() == host.stride()  # so that numbers are drawn in the order of memory
             if dense and draw(host, *(tensors.on_host(x) if tensors.is_ours(x) else x for x in args), **kwargs):

@@ -104,7 +104,7 @@ class _Call:
 
     def reshaped(self, ours, host):
         """The operator gave a written tensor other sizes."""
-        if ours.numel() and host.data_ptr() == ours.data_ptr():
+        if not host.numel() or ours.numel() and host.data_ptr() == ours.data_ptr():
             torch.ops.aten.set_.source_Storage_storage_offset(
                 ours, ours.untyped_storage(), ours.storage_offset(), host.shape, host.stride()
             )

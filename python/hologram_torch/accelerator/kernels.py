@@ -15,7 +15,7 @@ calls = collections.Counter()
 compiled = 0
 LEFT = None  # in place of a callable: the operator is PyTorch's for such arguments
 _NUMBERS = 4  # so many calls that differ in numbers alone are compiled; then these become tensors, or the operator PyTorch's
-_KEPT = 4096  # keys of an operator
+KEPT = 4096  # keys of an operator
 _lock = threading.RLock()
 
 
@@ -26,7 +26,7 @@ class Operator:
         self.op = op
         self.name = str(op)
         self.effects = fallback.effects(op)
-        self.writes = bool(self.effects.written)
+        self.written = len(self.effects.written)
         self.made = {}  # key of arguments -> callable or LEFT
         self.graphs = collections.defaultdict(list)  # key without sizes -> graphs
         self.numbers = collections.defaultdict(set)  # key without numbers -> those seen
@@ -34,18 +34,30 @@ class Operator:
         self.numeric = False  # whether numbers are tensors
 
     def __call__(self, *args, **kwargs):
+        result = self.ours(args, kwargs)
+        return fallback.run(self.op, *args, **kwargs) if result is LEFT else result
+
+    def ours(self, args, kwargs):
+        """What our kernel gives, or LEFT."""
         flat = (*args, *kwargs.values()) if kwargs else args
         try:
             key = self.key(flat, kwargs)
             call = self.made.get(key, self)
         except TypeError:  # an argument of a kind that no graph has
-            return fallback.run(self.op, *args, **kwargs)
+            return LEFT
         if call is self:
             call = self.make(key, flat, args, kwargs)
-        if call is LEFT or self.writes and not apart(flat):
-            return fallback.run(self.op, *args, **kwargs)
+        if call is LEFT or self.written and not apart(self.targets(flat), flat):
+            return LEFT
         calls[self.name] += 1
         return call(flat)
+
+    def targets(self, flat):
+        """What it writes."""
+        return flat[:1]
+
+    def capture(self, args, kwargs, symbolic, numeric):
+        return capture.make(self.op, args, kwargs, symbolic, numeric)
 
     def key(self, flat, kwargs):
         if not self.numeric:
@@ -61,7 +73,7 @@ class Operator:
     def make(self, key, flat, args, kwargs):
         with _lock:
             if key not in self.made:
-                if len(self.made) >= _KEPT:
+                if len(self.made) >= KEPT:
                     self.made.clear()
                 found = self.found(flat, args, kwargs)
                 key = self.key(flat, kwargs)  # which may be another one by now
@@ -88,7 +100,7 @@ class Operator:
             if graph is LEFT or graph.holds(flat):
                 return graph
         seen.add(tuple(flat[i] for i in where))
-        graph = capture.make(self.op, args, kwargs, bool(known), where if numeric else ())
+        graph = self.capture(args, kwargs, bool(known), where if numeric else ())
         if graph is not LEFT:
             compiled += 1
         known.append(graph)
@@ -134,13 +146,24 @@ def fits(flat) -> bool:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def apart(flat) -> bool:
-    """Whether what an operator writes, its first argument, shares memory with none of the others, nor with itself."""
-    first = flat[0]
-    mine = first.untyped_storage().data_ptr()
-    if any(n == 0 and size > 1 for n, size in zip(first.stride(), first.shape)):
+def apart(written, flat) -> bool:
+    """Whether each tensor that an operator writes shares memory with no other of its arguments, nor with itself."""
+    for t in written:
+        if any(n == 0 and size > 1 for n, size in zip(t.stride(), t.shape)):
+            return False
+        mine = t.untyped_storage().data_ptr()
+        for other in tensors.among(flat):
+            if other is not t and other.untyped_storage().data_ptr() == mine and _overlap(t, other):
+                return False
+    return True
+
+
+def _overlap(*pair) -> bool:
+    """Whether the memory from the first to the last element of two tensors has bytes in common."""
+    if not all(t.numel() for t in pair):
         return False
-    return all(t is first or t.untyped_storage().data_ptr() != mine for t in tensors.among(flat[1:]))
+    ends = [t.data_ptr() + (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))) * t.element_size() for t in pair]
+    return max(t.data_ptr() for t in pair) < min(ends)
 
 
 @functools.cache
@@ -185,6 +208,9 @@ def _is_plain(op) -> bool:
     return in_place or not views
 
 
-def register(library):
-    for op in operators():
-        library.impl(op.name().partition("::")[2], Operator(op), "PrivateUse1")
+def register(library) -> dict:
+    """→ {operator: its kernel}"""
+    made = {op: Operator(op) for op in operators()}
+    for op, kernel in made.items():
+        library.impl(op.name().partition("::")[2], kernel, "PrivateUse1")
+    return made

@@ -3,7 +3,7 @@ import torch
 from torch.utils import backend_registration
 
 from .. import counters, runtimes
-from . import autocast, draws, fallback, kernels, module, tensors
+from . import autocast, draws, fallback, kernels, module, outs, tensors
 
 
 class _Hooks(torch._C._acc.PrivateUse1Hooks):
@@ -40,7 +40,7 @@ def register() -> list:
     torch.serialization.register_package(19, _tag, _restore)  # before PyTorch's, which asks for an allocator
     library = torch.library.Library("aten", "IMPL")
     tensors.register(library)
-    kernels.register(library)
+    outs.register(library, kernels.register(library))
     draws.register(library)
     library.impl("_pin_memory", lambda self, device=None: self.detach(), "CPU")  # the device's memory is the host's
     everything = torch.library.Library("_", "IMPL")
