@@ -10,7 +10,7 @@ ARCH ?= $(HOST)
 export VENV PYTHON JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-cpp test-python demo bench docs wheel one show compare check hooks format tidy clean distclean
+.PHONY: help build test test-cpp test-python demo bench docs wheel one show compare check lines hooks format tidy clean distclean
 
 help: ## Show this list
 	@echo "make TARGET [PRESET=release|dev|asan|tsan|ubsan] [VENV=.venv] [PYTHON=python3] [JOBS=n]"
@@ -72,6 +72,9 @@ check: ## The checks of style, includes, imports and names (seconds)
 	@tools/bootstrap.sh test
 	@for check in check_includes.py check_imports.py check_names.py "layers.py --check"; do $(VENV)/bin/python tools/$$check || exit 1; done
 	@$(VENV)/bin/python -m pytest -q -n0 tests/python/test_style.py
+
+lines: ## Count the lines of code of the library, its tests and its tools
+	@$(PYTHON) tools/lines.py $(D)
 
 hooks: ## Run these checks before each commit (pre-commit)
 	@$(VENV)/bin/python -m pip install -q pre-commit && $(VENV)/bin/pre-commit install

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# bench/numpy_programs.py: hologram.jit beside NumPy on the programs of tests/python/shared/numpy_programs
+# bench/numpy_programs.py: hologram.jit beside NumPy on the programs of examples/numpy_programs
 """Each program in both, in turns: the shortest call of each, and NumPy's time over ours. Values are compared first. Where ours is
 longer it is measured again, both ways, since other work may have been in the way of the few calls that long programs get.
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import hologram
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/python/shared"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from numpy_programs import PROGRAMS  # noqa: E402
 
 

@@ -7,9 +7,9 @@
 #include <bit>
 #include <cstring>
 
-#include "support/ptx/machine.h"
-#include "support/ptx/tensor_map.h"
-#include "support/ptx/values.h"
+#include "emulator/machine.h"
+#include "emulator/tensor_map.h"
+#include "emulator/values.h"
 
 namespace ptx {
 namespace {

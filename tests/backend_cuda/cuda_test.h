@@ -17,10 +17,10 @@
 #include "backend/cuda/compile.h"
 #include "backend/registry.h"
 #include "base/error.h"
+#include "emulator/fake_driver.h"
 #include "runtime/run_program.h"
 #include "support/differential.h"
 #include "support/paths.h"
-#include "support/ptx/fake_driver.h"
 
 namespace hologram::test {
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "support/ptx/machine.h"
-#include "support/ptx/values.h"
+#include "emulator/machine.h"
+#include "emulator/values.h"
 
 namespace ptx {
 namespace {

@@ -41,4 +41,16 @@ def test_wrong_words_are_told(arguments, said):
 
 def test_the_makefile_has_them():
     shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert {"one", "show", "compare", "check", "hooks", "docs"} <= set(re.findall(r"^  (\w+)", shown, re.M))
+    assert {"one", "show", "compare", "check", "lines", "hooks", "docs"} <= set(re.findall(r"^  (\w+)", shown, re.M))
+
+
+def test_lines_are_counted_by_one_rule():
+    def rows(*folders):
+        command = ["make", "-s", "lines", f"D={' '.join(folders)}"]
+        text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return {name: int(n.replace(",", "")) for n, name in re.findall(r"^ *([\d,]+) lines in +\d+ files  (\S+)$", text, re.M)}
+
+    whole, inside = rows(), rows("tests/cuda")
+    assert whole["all"] == sum(whole.values()) / 2 and whole["tests"] == rows("tests")["all"]
+    assert inside["tests/cuda/shot.py"] == (ROOT / "tests/cuda/shot.py").read_text().count("\n")
+    assert "tests/conformance/corpus" not in rows("tests/conformance")  # which holds data
