@@ -69,8 +69,7 @@ TEST(Builder, FinishRepeatsAnEarlierValue) {
 TEST(Builder, RejectsWrongTypes) {
   atlas::Body body;
   BodyBuilder b(body);
-  Val x = b.load(0, DType::f32, Expr(0)), h = b.load(1, DType::bf16, Expr(0)),
-      t = b.load(2, DType::b8, Expr(0));
+  Val x = b.load(0, DType::f32, Expr(0)), h = b.load(1, DType::bf16, Expr(0)), t = b.load(2, DType::b8, Expr(0));
   EXPECT_THROW(b.add(x, h), Error);
   EXPECT_THROW(b.add(h, h), Error);  // storage type
   EXPECT_THROW(b.sub(t, t), Error);
@@ -95,8 +94,7 @@ TEST(Builder, PermittedArithmeticEvaluates) {
       auto type = static_cast<DType>(t);
       if (!atlas::may_compute(op, type)) continue;
       std::array<uint64_t, 3> one{1, 1, 1};
-      EXPECT_NO_THROW(ir::eval_scalar(
-          op, type, std::span(one).first(static_cast<size_t>(ir::info(op).arity)), type))
+      EXPECT_NO_THROW(ir::eval_scalar(op, type, std::span(one).first(static_cast<size_t>(ir::info(op).arity)), type))
           << ir::name_of(op) << " on " << name_of(type);
       ++permitted;
     }

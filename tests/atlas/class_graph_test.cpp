@@ -69,14 +69,11 @@ TEST(ClassGraph, MirrorIsAnInvolutionAndNoEdge) {
 }
 
 TEST(ClassGraph, UnitySetIsOneAndItsMirror) {
-  for (int c = 0; c < num_classes; ++c)
-    EXPECT_EQ(in_unity_set(c), c == 1 || c == class_mirror(1)) << c;
+  for (int c = 0; c < num_classes; ++c) EXPECT_EQ(in_unity_set(c), c == 1 || c == class_mirror(1)) << c;
 }
 
 TEST(ClassGraph, KnownNeighbours) {
-  auto list = [](int c) {
-    return std::vector<int>(class_neighbours(c).begin(), class_neighbours(c).end());
-  };
+  auto list = [](int c) { return std::vector<int>(class_neighbours(c).begin(), class_neighbours(c).end()); };
   EXPECT_EQ(list(0), (std::vector<int>{1, 6, 12, 24, 48}));
   EXPECT_EQ(list(1), (std::vector<int>{0, 2, 7, 13, 25, 49}));
   EXPECT_EQ(list(95), (std::vector<int>{47, 71, 83, 89, 94}));

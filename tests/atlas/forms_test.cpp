@@ -26,8 +26,7 @@ Program gather_program() {
   Expr i = Expr::axis(0, sym(1)), j = Expr::axis(1, Expr(12));
   Val k = b.clamp_index(b.load(1, DType::i64, i), sym(0));
   Val x = b.load(0, DType::bf16, Expr::value(static_cast<int>(k.id), sym(0)) * Expr(12) + j);
-  Val in_pad = b.lt(b.index(mod(j + Expr(5), Expr(7)) + min(i, floor_div(sym(0), Expr(3)))),
-                    b.integer(DType::i64, 4));
+  Val in_pad = b.lt(b.index(mod(j + Expr(5), Expr(7)) + min(i, floor_div(sym(0), Expr(3)))), b.integer(DType::i64, 4));
   b.store(2, i * Expr(12) + j, b.op(Op::gelu, b.cast(x, DType::f32)), in_pad);
   return p;
 }
@@ -59,8 +58,7 @@ std::vector<Program> examples() {
   Program sums = biased_attention(DType::f64, true);
   sums.buffers.push_back({DType::f64, atlas::Access::write, sym(0) * sym(1)});
   BodyBuilder lse(sums.attention().lse);
-  lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)),
-            lse.accumulator(0, DType::f64));
+  lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)), lse.accumulator(0, DType::f64));
   list.push_back(sums);
   Program gates = packed;
   gates.product().parts = 4;
@@ -77,8 +75,7 @@ std::vector<Program> examples() {
   list.push_back(packed);
   packed.product().reproducible = false;
   packed.product().terms = 3;
-  packed.buffers.push_back({DType::u32, atlas::Access::read,
-                            sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 32) * Expr(768)});
+  packed.buffers.push_back({DType::u32, atlas::Access::read, sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 32) * Expr(768)});
   packed.product().packed_rhs = 3;
   list.push_back(packed);
   Program serial = row_reduction(Op::reduce_max, DType::f32);
@@ -176,8 +173,7 @@ TEST(Forms, DamagedPayloadsAreReadOrCorrupt) {
         EXPECT_EQ(atlas::decode(encode(q)), q);
       } catch (const Error& e) {
         ++refused;
-        ASSERT_TRUE(e.code() == ErrorCode::corrupt || e.code() == ErrorCode::invalid_argument)
-            << e.what();
+        ASSERT_TRUE(e.code() == ErrorCode::corrupt || e.code() == ErrorCode::invalid_argument) << e.what();
       }
     }
   }
@@ -197,24 +193,15 @@ std::string assemble_error(std::string_view text) {
 
 TEST(Forms, AssemblerSaysWhere) {
   EXPECT_EQ(assemble_error("atlas block 2\n"), "line 1, column 14: expected version 1");
-  EXPECT_EQ(assemble_error("atlas block 1\nsymbols 1\nbuffer b0 f31 read [s0]\n"),
-            "line 3, column 14: unknown element type \"f31\"");
-  std::string head =
-      "atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nloop parallel 1\naxis i0 parallel [s0]\n";
-  EXPECT_EQ(assemble_error(head + "stage point\n  %1 = load.f32 b0[i0]\n"),
-            "line 7, column 5: expected %0 here");
-  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[i1]\n"),
-            "line 7, column 23: unknown i1");
-  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = lod.f32 b0[i0]\n"),
-            "line 7, column 11: unknown operation \"lod\"");
-  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[v0]\n"),
-            "line 7, column 23: unknown v0");
-  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[i0] 5\n"),
-            "line 7, column 24: expected the end of the line");
+  EXPECT_EQ(assemble_error("atlas block 1\nsymbols 1\nbuffer b0 f31 read [s0]\n"), "line 3, column 14: unknown element type \"f31\"");
+  std::string head = "atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nloop parallel 1\naxis i0 parallel [s0]\n";
+  EXPECT_EQ(assemble_error(head + "stage point\n  %1 = load.f32 b0[i0]\n"), "line 7, column 5: expected %0 here");
+  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[i1]\n"), "line 7, column 23: unknown i1");
+  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = lod.f32 b0[i0]\n"), "line 7, column 11: unknown operation \"lod\"");
+  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[v0]\n"), "line 7, column 23: unknown v0");
+  EXPECT_EQ(assemble_error(head + "stage point\n  %0 = load.f32 b0[i0] 5\n"), "line 7, column 24: expected the end of the line");
   EXPECT_NE(assemble_error(head + "stage point\n  %0 = load.f32 b0[" + std::string(9000, '(')), "");
-  EXPECT_NE(assemble_error(head + "stage point\n  %0 = load.f32 b0[" + std::string(70, '(') + "1" +
-                           std::string(70, ')') + "]"),
-            "");
+  EXPECT_NE(assemble_error(head + "stage point\n  %0 = load.f32 b0[" + std::string(70, '(') + "1" + std::string(70, ')') + "]"), "");
   EXPECT_NE(assemble_error(""), "");
 }
 
@@ -237,12 +224,10 @@ std::string verify_error(const Program& p) {
 }
 
 std::string verify_text(const std::string& body, const std::string& header = "") {
-  return verify_error(atlas::assemble(
-      "atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nbuffer b1 f32 write [8]\nbuffer b2 i64 "
-      "read [s0]\n" +
-      (header.empty() ? "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage row\n"
-                      : header) +
-      body));
+  return verify_error(
+      atlas::assemble("atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nbuffer b1 f32 write [8]\nbuffer b2 i64 "
+                      "read [s0]\n" +
+                      (header.empty() ? "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage row\n" : header) + body));
 }
 
 TEST(Verify, AcceptsTheExamples) {
@@ -250,48 +235,32 @@ TEST(Verify, AcceptsTheExamples) {
 }
 
 TEST(Verify, NamesTheFault) {
-  EXPECT_EQ(verify_text("%0 = add.f32 %0, %0\n"),
-            "stage 0, %0 (arithmetic): %0 is not an earlier value");
-  EXPECT_EQ(verify_text("%0 = load.f64 b0[i1]\n"),
-            "stage 0, %0 (load): f64 access to buffer b0 of f32");
+  EXPECT_EQ(verify_text("%0 = add.f32 %0, %0\n"), "stage 0, %0 (arithmetic): %0 is not an earlier value");
+  EXPECT_EQ(verify_text("%0 = load.f64 b0[i1]\n"), "stage 0, %0 (load): f64 access to buffer b0 of f32");
   EXPECT_EQ(verify_text("%0 = load.f32 b1[i0]\n"), "stage 0, %0 (load): buffer b1 may not be read");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nstore.f32 b0[i1], %0\n"),
-            "stage 0, %1 (store): buffer b0 may not be written");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nstore.f32 b0[i1], %0\n"), "stage 0, %1 (store): buffer b0 may not be written");
   EXPECT_EQ(verify_text("%0 = load.f32 b9[i1]\n"), "stage 0, %0 (load): unknown buffer b9");
   EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = load.i64 b2[i1]\n%2 = add.f32 %0, %1\n"),
             "stage 0, %2 (arithmetic): operand 2 is i64; expected f32");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = add.f32 %0\n"),
-            "stage 0, %1 (arithmetic): operand 2 is missing");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = neg.f32 %0, %0\n"),
-            "stage 0, %1 (arithmetic): a superfluous operand");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = bit_and.f32 %0, %0\n"),
-            "stage 0, %1 (arithmetic): no bit_and on f32");
-  EXPECT_EQ(verify_text("%0 = constant.u8 0x100\n"),
-            "stage 0, %0 (constant): 0x100 does not fit u8");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = add.f32 %0\n"), "stage 0, %1 (arithmetic): operand 2 is missing");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = neg.f32 %0, %0\n"), "stage 0, %1 (arithmetic): a superfluous operand");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = bit_and.f32 %0, %0\n"), "stage 0, %1 (arithmetic): no bit_and on f32");
+  EXPECT_EQ(verify_text("%0 = constant.u8 0x100\n"), "stage 0, %0 (constant): 0x100 does not fit u8");
   EXPECT_EQ(verify_text("%0 = constant.b8 0x2\n"), "stage 0, %0 (constant): a b8 is 0 or 1");
   EXPECT_EQ(verify_text("%0 = index [s1]\n"), "stage 0, %0 (index): unknown symbol s1");
-  EXPECT_EQ(verify_text("%0 = accumulator.f32 a0\n"),
-            "stage 0, %0 (accumulator): a0 is no earlier result");
+  EXPECT_EQ(verify_text("%0 = accumulator.f32 a0\n"), "stage 0, %0 (accumulator): a0 is no earlier result");
   EXPECT_EQ(verify_text("%0 = load.i64 b2[i1]\n%1 = accumulate.reduce_sum.i64 a0, %0\n"),
             "stage 0, %1 (accumulate): a0 is no running accumulator of this stage");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nreduce a0 = reduce_sum.f64 %0\n"),
-            "stage 0, a0: %0 is f32; expected f64");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nreduce a0 = add.f32 %0\n"),
-            "stage 0, a0: no such reduction");
-  EXPECT_EQ(verify_text("%0 = bitcast.f64.f32 %0\n"),
-            "stage 0, %0 (arithmetic): no bitcast from f32 to f64");
-  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.f32 %0, 1, 2, 3\n"),
-            "stage 0, %1 (lookup): no table of 3 f32");
-  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.f64 %0, 1, 2\n"),
-            "stage 0, %1 (lookup): no table of 2 f64");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nreduce a0 = reduce_sum.f64 %0\n"), "stage 0, a0: %0 is f32; expected f64");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nreduce a0 = add.f32 %0\n"), "stage 0, a0: no such reduction");
+  EXPECT_EQ(verify_text("%0 = bitcast.f64.f32 %0\n"), "stage 0, %0 (arithmetic): no bitcast from f32 to f64");
+  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.f32 %0, 1, 2, 3\n"), "stage 0, %1 (lookup): no table of 3 f32");
+  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.f64 %0, 1, 2\n"), "stage 0, %1 (lookup): no table of 2 f64");
   EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.i32 %0, 1, 0x100000000\n"),
             "stage 0, %1 (lookup): 0x100000000 does not fit i32");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = lookup.f32 %0, 1, 2\n"),
-            "stage 0, %1 (lookup): operand 1 is f32; expected i32");
-  EXPECT_EQ(verify_text("", "loop parallel 2\naxis i0 parallel [8]\naxis i1 row [s0]\n"),
-            "axis i1: parallel axes come first");
-  EXPECT_EQ(verify_text("%0 = index [i1]\n",
-                        "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage point\n"),
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = lookup.f32 %0, 1, 2\n"), "stage 0, %1 (lookup): operand 1 is f32; expected i32");
+  EXPECT_EQ(verify_text("", "loop parallel 2\naxis i0 parallel [8]\naxis i1 row [s0]\n"), "axis i1: parallel axes come first");
+  EXPECT_EQ(verify_text("%0 = index [i1]\n", "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage point\n"),
             "stage 0, %0 (index): axis i1 is not visible here");
 }
 
@@ -315,8 +284,7 @@ TEST(Verify, ATailIsOfTheProductsRows) {
   EXPECT_EQ(refused([](Program&) {}), "");
   EXPECT_EQ(refused([](Program& p) { p.nest().axes[2].extent = sym(3); }),
             "tail: the axes are not those of the product's rows and columns");
-  EXPECT_EQ(refused([](Program& p) { p.nest().lane_axis = 1; }),
-            "tail: lane axis 1; expected the row axis, or -1");
+  EXPECT_EQ(refused([](Program& p) { p.nest().lane_axis = 1; }), "tail: lane axis 1; expected the row axis, or -1");
   EXPECT_EQ(refused([](Program& p) {
               Expr& at = p.nest().stages[0].body.instrs[0].expr;
               at = at - Expr::axis(2, sym(2));
@@ -331,32 +299,23 @@ TEST(Verify, ATailIsOfTheProductsRows) {
               p.buffers.push_back({DType::f32, atlas::Access::scratch, Expr(20000)});
             }),
             "tail: 80000 bytes of scratch; expected at most 65536");
-  EXPECT_EQ(refused([](Program& p) {
-              p.buffers.push_back({DType::f32, atlas::Access::scratch, sym(2)});
-            }),
-            "tail: scratch of s2 elements");
-  EXPECT_EQ(refused([](Program& p) { p.nest().stages[1].body.instrs.back().buffer = 9; }),
-            "stage 1, %3 (store): unknown buffer b9");
+  EXPECT_EQ(refused([](Program& p) { p.buffers.push_back({DType::f32, atlas::Access::scratch, sym(2)}); }), "tail: scratch of s2 elements");
+  EXPECT_EQ(refused([](Program& p) { p.nest().stages[1].body.instrs.back().buffer = 9; }), "stage 1, %3 (store): unknown buffer b9");
 }
 
 TEST(Verify, ProvesBounds) {
   std::string load = "%0 = load.f32 b0[i1]\n";
   EXPECT_EQ(verify_text(load + "store.f32 b1[i0], %0\n"), "");
-  EXPECT_EQ(
-      verify_text(load + "store.f32 b1[i0 + 1], %0\n"),
-      "stage 0, %1 (store): offset i0 + 1 reaches 8, outside buffer b1, which has 8 elements");
+  EXPECT_EQ(verify_text(load + "store.f32 b1[i0 + 1], %0\n"),
+            "stage 0, %1 (store): offset i0 + 1 reaches 8, outside buffer b1, which has 8 elements");
   EXPECT_EQ(verify_text(load + "store.f32 b1[i0 + 8], %0\n"),
             "stage 0, %1 (store): offset i0 + 8 is outside buffer b1, which has 8 elements");
-  EXPECT_EQ(verify_text(load + "store.f32 b1[i0 - 8], %0\n"),
-            "stage 0, %1 (store): offset i0 - 8 is negative");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1 + s0]\n"),
-            "stage 0, %0 (load): offset s0 + i1 is outside buffer b0, which has s0 elements");
+  EXPECT_EQ(verify_text(load + "store.f32 b1[i0 - 8], %0\n"), "stage 0, %1 (store): offset i0 - 8 is negative");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1 + s0]\n"), "stage 0, %0 (load): offset s0 + i1 is outside buffer b0, which has s0 elements");
   // Not provable either way, guarded, or never executed: accepted.
   EXPECT_EQ(verify_text("%0 = load.f32 b0[i0]\n"), "");
   EXPECT_EQ(verify_text("%0 = constant.b8 0x0\n%1 = load.f32 b0[i1 + s0] if %0\n"), "");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1 + s0]\n",
-                        "loop parallel 1\naxis i0 parallel [0]\naxis i1 row [s0]\nstage row\n"),
-            "");
+  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1 + s0]\n", "loop parallel 1\naxis i0 parallel [0]\naxis i1 row [s0]\nstage row\n"), "");
 }
 
 TEST(Verify, SurvivesHostilePrograms) {

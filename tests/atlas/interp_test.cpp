@@ -30,11 +30,9 @@ std::vector<uint64_t> patterns(DType type, size_t n, unsigned seed) {
   std::vector<uint64_t> v;
   if (is_float(type)) {
     double inf = std::numeric_limits<double>::infinity();
-    for (double x : {0.0, -0.0, 1.0, -1.0, inf, -inf, double(NAN), 1e-40, 0.5, 3e38, -2.5})
-      v.push_back(ir::bits_of(type, x));
+    for (double x : {0.0, -0.0, 1.0, -1.0, inf, -inf, double(NAN), 1e-40, 0.5, 3e38, -2.5}) v.push_back(ir::bits_of(type, x));
   } else {
-    for (int64_t x : {0, 1, -1, 2, 127, -128, 63})
-      v.push_back(type == DType::b8 ? (x & 1) : ir::bits_of_integer(type, x));
+    for (int64_t x : {0, 1, -1, 2, 127, -128, 63}) v.push_back(type == DType::b8 ? (x & 1) : ir::bits_of_integer(type, x));
     int width = size_of(type) * 8;
     if (is_signed_int(type)) v.push_back(uint64_t{1} << (width - 1));
   }
@@ -65,9 +63,7 @@ TEST(Interp, ExactOpsEqualEvalScalar) {
   for (int o = 0; o < ir::num_ops; ++o) {
     auto op = static_cast<Op>(o);
     const ir::OpInfo& row = ir::info(op);
-    if (!ir::is_elementwise(op) || !(row.flags & ir::exact) || row.kind == ir::OpKind::cast ||
-        row.kind == ir::OpKind::select)
-      continue;
+    if (!ir::is_elementwise(op) || !(row.flags & ir::exact) || row.kind == ir::OpKind::cast || row.kind == ir::OpKind::select) continue;
     for (int t = 0; t < num_dtypes; ++t) {
       auto type = static_cast<DType>(t);
       if (!atlas::may_compute(op, type)) continue;
@@ -89,8 +85,7 @@ TEST(Interp, ExactOpsEqualEvalScalar) {
         for (size_t j = 0; j < in.size(); ++j) args[j] = in[j][k];
         uint64_t want = ir::eval_scalar(op, type, std::span(args).first(in.size()), to, &error);
         ASSERT_TRUE(same(to, want, unpack(to, out, k)))
-            << row.name << "." << name_of(type) << " of " << args[0] << ", " << args[1] << ", "
-            << args[2];
+            << row.name << "." << name_of(type) << " of " << args[0] << ", " << args[1] << ", " << args[2];
       }
       EXPECT_EQ(sticky, error ? atlas::integer_division_by_zero : 0) << row.name;
     }
@@ -115,10 +110,8 @@ TEST(Interp, CastsBetweenAllTypes) {
         std::vector<char> x = pack(from, in), out(n * static_cast<size_t>(size_of(to)));
         run(p, {x.data(), out.data()}, {n});
         for (size_t k = 0; k < n; ++k)
-          ASSERT_TRUE(
-              same(to, ir::eval_scalar(how, from, std::array{in[k]}, to), unpack(to, out, k)))
-              << ir::name_of(how) << " " << name_of(from) << " to " << name_of(to) << " of "
-              << in[k];
+          ASSERT_TRUE(same(to, ir::eval_scalar(how, from, std::array{in[k]}, to), unpack(to, out, k)))
+              << ir::name_of(how) << " " << name_of(from) << " to " << name_of(to) << " of " << in[k];
       }
 }
 
@@ -155,8 +148,7 @@ TEST_P(SumOrder, IsTheStatedOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, SumOrder,
-                         testing::Values(0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 8192, 12288,
-                                         3 * 4096 + 5, 7 * 4096 + 1, 100000));
+                         testing::Values(0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 8192, 12288, 3 * 4096 + 5, 7 * 4096 + 1, 100000));
 
 TEST(Interp, TreeReductionIsTheCounterAlone) {
   std::vector<float> x = random_floats(7, 4);
@@ -176,10 +168,8 @@ TEST(Interp, ArgReductionsTakeTheFirst) {
 }
 
 TEST(Interp, ReductionsOfNothingGiveTheIdentity) {
-  std::vector<std::pair<Op, float>> cases = {{Op::reduce_sum, 0.0f},
-                                             {Op::reduce_prod, 1.0f},
-                                             {Op::reduce_max, -INFINITY},
-                                             {Op::reduce_min, INFINITY}};
+  std::vector<std::pair<Op, float>> cases = {
+      {Op::reduce_sum, 0.0f}, {Op::reduce_prod, 1.0f}, {Op::reduce_max, -INFINITY}, {Op::reduce_min, INFINITY}};
   for (auto [op, want] : cases) {
     float out = 42, none = 0;
     run(row_reduction(op, DType::f32), {&none, &out}, {1, 0});
@@ -272,8 +262,7 @@ TEST(Interp, SoftmaxThroughScratch) {
     double max = -INFINITY, sum = 0;
     for (size_t k = 0; k < 200; ++k) max = std::max(max, double(x[r * 200 + k]));
     for (size_t k = 0; k < 200; ++k) sum += std::exp(x[r * 200 + k] - max);
-    for (size_t k = 0; k < 200; ++k)
-      ASSERT_NEAR(y[r * 200 + k], std::exp(x[r * 200 + k] - max) / sum, 1e-6);
+    for (size_t k = 0; k < 200; ++k) ASSERT_NEAR(y[r * 200 + k], std::exp(x[r * 200 + k] - max) / sum, 1e-6);
   }
 }
 
@@ -297,10 +286,8 @@ class ProductDepth : public testing::TestWithParam<int64_t> {};
 TEST_P(ProductDepth, IsAChainOfFmaPerBlock) {
   int64_t B = 2, M = 3, N = 150, K = GetParam();
   auto at = [](int64_t k) { return static_cast<size_t>(k); };
-  std::vector<float> x = random_floats(at(B * M * K), 1), y = random_floats(at(B * K * N), 2),
-                     out(at(B * M * N), -1);
-  run(batched_product(DType::f32, DType::f32, DType::f32), {x.data(), y.data(), out.data()},
-      {B, M, N, K});
+  std::vector<float> x = random_floats(at(B * M * K), 1), y = random_floats(at(B * K * N), 2), out(at(B * M * N), -1);
+  run(batched_product(DType::f32, DType::f32, DType::f32), {x.data(), y.data(), out.data()}, {B, M, N, K});
   for (int64_t b = 0; b < B; ++b)
     for (int64_t m = 0; m < M; ++m)
       for (int64_t n = 0; n < N; ++n) {
@@ -320,13 +307,11 @@ INSTANTIATE_TEST_SUITE_P(Depths, ProductDepth, testing::Values(0, 1, 7, 383, 384
 TEST(Interp, IntegerProductsWrap) {
   std::vector<int8_t> x(300, -128), y(300, -128);
   int32_t out = 0;
-  run(batched_product(DType::i8, DType::i32, DType::i32), {x.data(), y.data(), &out},
-      {1, 1, 1, 300});
+  run(batched_product(DType::i8, DType::i32, DType::i32), {x.data(), y.data(), &out}, {1, 1, 1, 300});
   EXPECT_EQ(out, 300 * 16384);
   std::vector<int64_t> a(3, INT64_MAX), b(3, 3);
   int64_t wide = 0;
-  run(batched_product(DType::i64, DType::i64, DType::i64), {a.data(), b.data(), &wide},
-      {1, 1, 1, 3});
+  run(batched_product(DType::i64, DType::i64, DType::i64), {a.data(), b.data(), &wide}, {1, 1, 1, 3});
   EXPECT_EQ(wide, static_cast<int64_t>(uint64_t{9} * INT64_MAX));
 }
 
@@ -335,22 +320,18 @@ TEST(Interp, HalfProductsAccumulateInFloat) {
   x[0] = ir::f32_to_bf16(256.0f);
   y[0] = ir::f32_to_bf16(1.0f);
   uint16_t out = 0;
-  run(batched_product(DType::bf16, DType::f32, DType::bf16), {x.data(), y.data(), &out},
-      {1, 1, 1, 64});
+  run(batched_product(DType::bf16, DType::f32, DType::bf16), {x.data(), y.data(), &out}, {1, 1, 1, 64});
   EXPECT_EQ(ir::bf16_to_f32(out), ir::bf16_to_f32(ir::f32_to_bf16(256.0f + 63 * 0.0078125f)));
 }
 
 TEST(Interp, PackedOperandGivesTheSameBits) {
   int64_t B = 2, M = 5, N = 37, K = 20, width = 16, panels = 3;
   auto at = [](int64_t k) { return static_cast<size_t>(k); };
-  std::vector<float> x = random_floats(at(B * M * K), 1), y = random_floats(at(B * K * N), 2),
-                     plain(at(B * M * N)), packed_out(at(B * M * N)),
-                     panel(at(B * panels * K * width), 0);
+  std::vector<float> x = random_floats(at(B * M * K), 1), y = random_floats(at(B * K * N), 2), plain(at(B * M * N)),
+                     packed_out(at(B * M * N)), panel(at(B * panels * K * width), 0);
   for (int64_t b = 0; b < B; ++b)
     for (int64_t k = 0; k < K; ++k)
-      for (int64_t n = 0; n < N; ++n)
-        panel[at(((b * panels + n / width) * K + k) * width + n % width)] =
-            y[at((b * K + k) * N + n)];
+      for (int64_t n = 0; n < N; ++n) panel[at(((b * panels + n / width) * K + k) * width + n % width)] = y[at((b * K + k) * N + n)];
   Program p = batched_product(DType::f32, DType::f32, DType::f32);
   run(p, {x.data(), y.data(), plain.data()}, {B, M, N, K});
   p.product().packed_rhs = 1;
@@ -377,8 +358,7 @@ TEST(Interp, PartsOfAProductMeetInItsEpilogue) {
   int64_t M = 5, H = 21, K = 20, parts = 3, width = 16, blocks = 2;
   auto at = [](int64_t k) { return static_cast<size_t>(k); };
   int64_t N = parts * H;
-  std::vector<float> x = random_floats(at(M * K), 1), y = random_floats(at(K * N), 2),
-                     plain(at(M * N)), want(at(M * H)), got(at(M * H)),
+  std::vector<float> x = random_floats(at(M * K), 1), y = random_floats(at(K * N), 2), plain(at(M * N)), want(at(M * H)), got(at(M * H)),
                      panel(at(blocks * parts * K * width), 0);
   Program p = batched_product(DType::f32, DType::f32, DType::f32);
   run(p, {x.data(), y.data(), plain.data()}, {1, M, N, K});
@@ -396,15 +376,12 @@ TEST(Interp, PartsOfAProductMeetInItsEpilogue) {
   p.buffers[1].extent = Expr(K * N);
   BodyBuilder e(p.product().epilogue);
   auto sum = [&](int part) { return e.accumulator(part, DType::f32); };
-  e.store(2, Expr::axis(1, sym(1)) * sym(2) + Expr::axis(4, sym(2)),
-          e.sub(e.mul(sum(0), sum(2)), sum(1)));
+  e.store(2, Expr::axis(1, sym(1)) * sym(2) + Expr::axis(4, sym(2)), e.sub(e.mul(sum(0), sum(2)), sum(1)));
   run(p, {x.data(), y.data(), got.data()}, {1, M, H, K});
   EXPECT_EQ(got, want);
 
   for (int64_t k0 = 0; k0 < K; ++k0)
-    for (int64_t c = 0; c < N; ++c)
-      panel[at((((c % H / width) * parts + c / H) * K + k0) * width + c % H % width)] =
-          y[at(k0 * N + c)];
+    for (int64_t c = 0; c < N; ++c) panel[at((((c % H / width) * parts + c / H) * K + k0) * width + c % H % width)] = y[at(k0 * N + c)];
   p.product().packed_rhs = 1;
   p.product().panel_width = 16;
   p.product().rhs = {};
@@ -417,10 +394,9 @@ TEST(Interp, PartsOfAProductMeetInItsEpilogue) {
 TEST(Interp, ATailFollowsTheRowsOfAProduct) {
   int64_t B = 2, M = 5, N = 70, K = 9;
   auto at = [](int64_t k) { return static_cast<size_t>(k); };
-  std::vector<float> x = random_floats(at(B * M * K), 1), y = random_floats(at(B * K * N), 2),
-                     plain(at(B * M * N)), kept = plain, got = plain;
-  run(batched_product(DType::f32, DType::f32, DType::f32), {x.data(), y.data(), plain.data()},
-      {B, M, N, K});
+  std::vector<float> x = random_floats(at(B * M * K), 1), y = random_floats(at(B * K * N), 2), plain(at(B * M * N)), kept = plain,
+                     got = plain;
+  run(batched_product(DType::f32, DType::f32, DType::f32), {x.data(), y.data(), plain.data()}, {B, M, N, K});
   run(product_with_tail(), {x.data(), y.data(), kept.data(), got.data()}, {B, M, N, K});
   EXPECT_EQ(kept, plain);
   for (int64_t m = 0; m < B * M; ++m) {
@@ -433,12 +409,11 @@ TEST(Interp, AttentionAgainstDoubles) {
   int64_t B = 2, M = 5, N = 140, D = 16, E = 9;
   auto at = [](int64_t k) { return static_cast<size_t>(k); };
   for (bool causal : {false, true}) {
-    auto q = random_floats(at(B * M * D), 1), k = random_floats(at(B * N * D), 2),
-         v = random_floats(at(B * N * E), 3), bias = random_floats(at(M * N), 4);
+    auto q = random_floats(at(B * M * D), 1), k = random_floats(at(B * N * D), 2), v = random_floats(at(B * N * E), 3),
+         bias = random_floats(at(M * N), 4);
     for (int64_t n = 0; n < N; ++n) bias[at(2 * N + n)] = -INFINITY;  // a row that is masked out
     std::vector<float> out(at(B * M * E), 42);
-    run(biased_attention(DType::f32, causal),
-        {q.data(), k.data(), v.data(), bias.data(), out.data()}, {B, M, N, D, E});
+    run(biased_attention(DType::f32, causal), {q.data(), k.data(), v.data(), bias.data(), out.data()}, {B, M, N, D, E});
     for (int64_t b = 0; b < B; ++b)
       for (int64_t m = 0; m < M; ++m)
         for (int64_t e = 0; e < E; ++e) {
@@ -446,8 +421,7 @@ TEST(Interp, AttentionAgainstDoubles) {
           std::vector<double> s(at(N), -INFINITY);
           for (int64_t n = 0; n < (causal ? m + 1 : N); ++n) {
             double dot = 0;
-            for (int64_t d = 0; d < D; ++d)
-              dot += double(q[at((b * M + m) * D + d)]) * k[at((b * N + n) * D + d)];
+            for (int64_t d = 0; d < D; ++d) dot += double(q[at((b * M + m) * D + d)]) * k[at((b * N + n) * D + d)];
             s[at(n)] = dot * 0.125 + bias[at(m * N + n)];
             max = std::max(max, s[at(n)]);
           }

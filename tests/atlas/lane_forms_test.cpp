@@ -21,12 +21,10 @@ std::string everything() {
     for (DType t : all12) {
       if (info(op).types != LaneTypes::none && !has_type(info(op).types, t)) continue;
       if (op == LaneOp::set) {
-        for (int c = 0; c < (is_float(t) ? 6 : num_compares); ++c)
-          text += instruction_text(op, t, name_of(static_cast<Compare>(c))) + "\n";
+        for (int c = 0; c < (is_float(t) ? 6 : num_compares); ++c) text += instruction_text(op, t, name_of(static_cast<Compare>(c))) + "\n";
       } else if (op == LaneOp::memfence) {
         for (int s = 0; s < num_fence_scopes; ++s)
-          text += instruction_text(op, t, fmt::format(".{}", name_of(static_cast<FenceScope>(s)))) +
-                  "\n";
+          text += instruction_text(op, t, fmt::format(".{}", name_of(static_cast<FenceScope>(s)))) + "\n";
       } else {
         text += instruction_text(op, t) + "\n";
       }
@@ -106,11 +104,9 @@ TEST(LaneForms, AssemblerSaysWhere) {
   EXPECT_EQ(message("add.f33 r0, r1, r2\n"), "line 2, column 1: unknown type \"f33\"");
   EXPECT_EQ(message("add r0, r1, r2\n"), "line 2, column 1: expected a type");
   EXPECT_EQ(message("add.f32 r0, r1\n"), "line 2, column 15: expected ','");
-  EXPECT_EQ(message("add.f32 r0, r1, r256\n"),
-            "line 2, column 18: expected a number of at most 255");
+  EXPECT_EQ(message("add.f32 r0, r1, r256\n"), "line 2, column 18: expected a number of at most 255");
   EXPECT_EQ(message("setzz.f32 p0, r1, r2\n"), "line 2, column 1: unknown comparison \"zz\"");
-  EXPECT_EQ(message("seteq.f32 p16, r1, r2\n"),
-            "line 2, column 12: expected a number of at most 15");
+  EXPECT_EQ(message("seteq.f32 p16, r1, r2\n"), "line 2, column 12: expected a number of at most 15");
   EXPECT_EQ(message("bra.p16 @x\n"), "line 2, column 1: expected p0 to p15");
   EXPECT_EQ(message("phase.adv 65536\n"), "line 2, column 11: expected a number of at most 65535");
   EXPECT_EQ(message("exit.f32\n"), "line 2, column 1: unexpected suffix \"f32\"");
@@ -182,9 +178,7 @@ TEST(LaneForms, VerifiedRandomProgramsKeepTheirTypes) {
     LaneLaunch launch;
     launch.max_steps = 2000;
     std::string found = run_fault(text, {0}, launch);
-    ASSERT_TRUE(found == "" || found == "ExecutionError" || found.starts_with("CallStack"))
-        << found << "\n"
-        << text;
+    ASSERT_TRUE(found == "" || found == "ExecutionError" || found.starts_with("CallStack")) << found << "\n" << text;
   }
   EXPECT_GT(accepted, 200);
 }

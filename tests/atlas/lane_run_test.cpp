@@ -13,10 +13,10 @@ namespace {
 
 // Counts the passes of a body that `loop` closes.
 uint64_t passes(uint32_t n) {
-  return run_words(fmt::format(
-      "mov_imm.u32 r0, {}\nmov_imm.u64 r1, 0\nmov_imm.u64 r2, 1\nagain:\nadd.u64 r1, r1, r2\n"
-      "loop r0, @again\nstg.u64 [buf1], r1\n",
-      n))[0];
+  return run_words(
+      fmt::format("mov_imm.u32 r0, {}\nmov_imm.u64 r1, 0\nmov_imm.u64 r2, 1\nagain:\nadd.u64 r1, r1, r2\n"
+                  "loop r0, @again\nstg.u64 [buf1], r1\n",
+                  n))[0];
 }
 
 TEST(LaneControl, LoopJumpsWhileTheCounterIsAboveZero) {
@@ -27,12 +27,10 @@ TEST(LaneControl, LoopJumpsWhileTheCounterIsAboveZero) {
 }
 
 TEST(LaneControl, NestedLoops) {
-  EXPECT_EQ(
-      run_words(
-          "mov_imm.u32 r0, 4\nmov_imm.u64 r1, 0\nmov_imm.u64 r2, 1\n"
-          "outer: mov_imm.u32 r3, 6\ninner: add.u64 r1, r1, r2\nloop r3, @inner\nloop r0, @outer\n"
-          "stg.u64 [buf1], r1\n")[0],
-      35u);
+  EXPECT_EQ(run_words("mov_imm.u32 r0, 4\nmov_imm.u64 r1, 0\nmov_imm.u64 r2, 1\n"
+                      "outer: mov_imm.u32 r3, 6\ninner: add.u64 r1, r1, r2\nloop r3, @inner\nloop r0, @outer\n"
+                      "stg.u64 [buf1], r1\n")[0],
+            35u);
 }
 
 TEST(LaneControl, ConditionalBranches) {
@@ -91,13 +89,10 @@ TEST(LaneVerify, InitialisationOnEveryPath) {
   std::string split = "seteq.u32 p0, r252, r253\nbra.p0 @b\nmov_imm.i32 r0, 1\nbra @join\n";
   EXPECT_EQ(verify_fault(split + "b: mov_imm.i32 r0, 2\njoin: add.i32 r1, r0, r0\n"), "");
   EXPECT_EQ(verify_fault(split + "b:\njoin: add.i32 r1, r0, r0\n"), "UninitializedRegister");
-  EXPECT_EQ(verify_fault(split + "b: mov_imm.f32 r0, 2\njoin: add.i32 r1, r0, r0\n"),
-            "UninitializedRegister");
+  EXPECT_EQ(verify_fault(split + "b: mov_imm.f32 r0, 2\njoin: add.i32 r1, r0, r0\n"), "UninitializedRegister");
   EXPECT_EQ(verify_fault(split + "b: exit\njoin: add.i32 r1, r0, r0\n"), "");
   // A loop's first pass counts.
-  EXPECT_EQ(verify_fault(
-                "mov_imm.u32 r0, 3\ntop: add.i32 r1, r2, r2\nmov_imm.i32 r2, 1\nloop r0, @top\n"),
-            "UninitializedRegister");
+  EXPECT_EQ(verify_fault("mov_imm.u32 r0, 3\ntop: add.i32 r1, r2, r2\nmov_imm.i32 r2, 1\nloop r0, @top\n"), "UninitializedRegister");
   // Code that nothing reaches is not looked at.
   EXPECT_EQ(verify_fault("exit\nadd.i32 r0, r1, r2\n"), "");
 }
@@ -107,19 +102,16 @@ TEST(LaneVerify, CallsWriteForTheirCallers) {
   EXPECT_EQ(verify_fault("call @f\nadd.i32 r6, r5, r5\nexit\n" + f), "");
   EXPECT_EQ(verify_fault("add.i32 r6, r5, r5\ncall @f\nexit\n" + f), "UninitializedRegister");
   // Registers that a function does not touch stay each caller's own.
-  EXPECT_EQ(
-      verify_fault("mov_imm.i32 r1, 1\ncall @f\nadd.i32 r6, r1, r5\nmov_imm.f32 r1, 1\ncall @f\n"
-                   "add.f32 r7, r1, r1\nexit\n" +
-                   f),
-      "");
+  EXPECT_EQ(verify_fault("mov_imm.i32 r1, 1\ncall @f\nadd.i32 r6, r1, r5\nmov_imm.f32 r1, 1\ncall @f\n"
+                         "add.f32 r7, r1, r1\nexit\n" +
+                         f),
+            "");
   // A function that changes a type changes it for every caller.
-  EXPECT_EQ(verify_fault("mov_imm.f32 r5, 0\ncall @f\nadd.f32 r6, r5, r5\nexit\n" + f),
-            "TypeMismatch");
+  EXPECT_EQ(verify_fault("mov_imm.f32 r5, 0\ncall @f\nadd.f32 r6, r5, r5\nexit\n" + f), "TypeMismatch");
   // A path through the function that leaves the register alone.
-  EXPECT_EQ(
-      verify_fault("call @g\nadd.i32 r6, r5, r5\nexit\ng: seteq.u32 p0, r252, r253\nbra.p0 @out\n"
-                   "mov_imm.i32 r5, 1\nout: ret\n"),
-      "UninitializedRegister");
+  EXPECT_EQ(verify_fault("call @g\nadd.i32 r6, r5, r5\nexit\ng: seteq.u32 p0, r252, r253\nbra.p0 @out\n"
+                         "mov_imm.i32 r5, 1\nout: ret\n"),
+            "UninitializedRegister");
   // What comes after a call that never returns is not reached.
   EXPECT_EQ(verify_fault("call @h\nadd.i32 r6, r5, r5\nh: exit\n"), "");
   // Through two levels.
@@ -132,12 +124,8 @@ TEST(LaneMemoryForms, LastValidByteAndOneBeyond) {
   for (DType t : all12) {
     uint64_t size = static_cast<uint64_t>(size_of(t));
     std::string type(hologram::name_of(t));
-    auto load = [&](uint64_t offset) {
-      return run_fault(fmt::format("ldg.{} r0, [buf1 + {}]\n", type, offset));
-    };
-    auto store = [&](uint64_t offset) {
-      return run_fault(fmt::format("mov_imm.{0} r0, 1\nstg.{0} [buf1 + {1}], r0\n", type, offset));
-    };
+    auto load = [&](uint64_t offset) { return run_fault(fmt::format("ldg.{} r0, [buf1 + {}]\n", type, offset)); };
+    auto store = [&](uint64_t offset) { return run_fault(fmt::format("mov_imm.{0} r0, 1\nstg.{0} [buf1 + {1}], r0\n", type, offset)); };
     EXPECT_EQ(load(128 - size), "");
     EXPECT_EQ(load(128 - size + 1), "BufferOutOfBounds");
     EXPECT_EQ(load(~uint64_t{0}), "BufferOutOfBounds");
@@ -157,8 +145,7 @@ TEST(LaneMemoryForms, RegistersHoldHandlesAndOffsets) {
   EXPECT_EQ(run_fault(head + "ldg.u64 r0, [r10 - 8]\n", words), "BufferOutOfBounds");
   EXPECT_EQ(run_fault("ldg.u64 r0, [r10 + 8]\n", words), "UninitializedRegister");
   EXPECT_EQ(run_fault("mov_imm.u32 r10, 1\nldg.u64 r0, [r10 + 8]\n", words), "TypeMismatch");
-  EXPECT_EQ(run_fault(head + "mov_imm.i64 r12, 0\nldg.u64 r0, [r10 + r12]\n", words),
-            "TypeMismatch");
+  EXPECT_EQ(run_fault(head + "mov_imm.i64 r12, 0\nldg.u64 r0, [r10 + r12]\n", words), "TypeMismatch");
   EXPECT_EQ(verify_fault("mov_imm.u32 r10, 1\nldg.u64 r0, [r10 + 8]\n"), "TypeMismatch");
   EXPECT_EQ(verify_fault(head + "ldg.u64 r0, [r10 + r12]\n"), "UninitializedRegister");
 }
@@ -176,8 +163,7 @@ std::string boundary_fault(const std::string& text, std::vector<std::byte>& pool
 TEST(LaneMemoryForms, BoundaryPoolCorners) {
   std::vector<std::byte> pool(boundary_bytes);
   std::string one = "mov_imm.u8 r0, 7\n", word = "mov_imm.u64 r0, 7\n";
-  EXPECT_EQ(boundary_fault(one + "stg.u8 [Φ(0, 0, 0)], r0\nstg.u8 [phi(95, 47, 255)], r0\n", pool),
-            "");
+  EXPECT_EQ(boundary_fault(one + "stg.u8 [Φ(0, 0, 0)], r0\nstg.u8 [phi(95, 47, 255)], r0\n", pool), "");
   EXPECT_EQ(pool.front(), std::byte{7});
   EXPECT_EQ(pool[1179647], std::byte{7});
   EXPECT_EQ(boundary_fault(one + "stg.u8 [Φ(96, 0, 0)], r0\n", pool), "InvalidClassIndex");
@@ -195,11 +181,9 @@ TEST(LaneMemoryForms, ClassHandles) {
     std::string store = "mov_imm.u8 r0, 9\nstg.u8 [buf{} + {}], r0\n";
     EXPECT_EQ(boundary_fault(fmt::format(fmt::runtime(store), class_handle(c), 12287), pool), "");
     EXPECT_EQ(pool[static_cast<size_t>(c) * 12288 + 12287], std::byte{9});
-    EXPECT_EQ(boundary_fault(fmt::format(fmt::runtime(store), class_handle(c), 12288), pool),
-              "BufferOutOfBounds");
+    EXPECT_EQ(boundary_fault(fmt::format(fmt::runtime(store), class_handle(c), 12288), pool), "BufferOutOfBounds");
   }
-  EXPECT_EQ(boundary_fault(fmt::format("ldg.u8 r0, [buf{}]\n", class_handle(0) - 1), pool),
-            "InvalidBufferHandle");
+  EXPECT_EQ(boundary_fault(fmt::format("ldg.u8 r0, [buf{}]\n", class_handle(0) - 1), pool), "InvalidBufferHandle");
 }
 
 TEST(LaneMemoryForms, BoundMap) {
@@ -233,11 +217,9 @@ TEST(LaneMemoryForms, SharedMemoryIsTheBlocksOwn) {
 }
 
 TEST(LanePools, AllocateUseAndFree) {
-  EXPECT_EQ(
-      run_words(
-          "pool.alloc r0, 16\nmov_imm.u64 r1, 8\nmov_imm.i32 r2, -5\npool.store.i32 r0, r1, r2\n"
-          "pool.load.i32 r3, r0, r1\nstg.i32 [buf1], r3\npool.free r0\n")[0],
-      0xfffffffbu);
+  EXPECT_EQ(run_words("pool.alloc r0, 16\nmov_imm.u64 r1, 8\nmov_imm.i32 r2, -5\npool.store.i32 r0, r1, r2\n"
+                      "pool.load.i32 r3, r0, r1\nstg.i32 [buf1], r3\npool.free r0\n")[0],
+            0xfffffffbu);
   std::string head = "pool.alloc r0, 16\nmov_imm.u64 r1, {}\n";
   auto at = [&](int offset) { return fmt::format(fmt::runtime(head), offset); };
   EXPECT_EQ(run_fault(at(8) + "pool.load.f64 r2, r0, r1\n"), "");
@@ -249,9 +231,7 @@ TEST(LanePools, AllocateUseAndFree) {
   EXPECT_EQ(run_fault("pool.alloc r0, 18446744073709551615\n"), "OutOfMemory");
   LaneLaunch small;
   small.max_memory = 1 << 20;
-  EXPECT_EQ(
-      run_fault("mov_imm.u32 r1, 1000000\ntop: pool.alloc r0, 0\nloop r1, @top\n", {0}, small),
-      "OutOfMemory");
+  EXPECT_EQ(run_fault("mov_imm.u32 r1, 1000000\ntop: pool.alloc r0, 0\nloop r1, @top\n", {0}, small), "OutOfMemory");
 }
 
 // --- many lanes
@@ -327,16 +307,9 @@ TEST(LaneLaunches, ALaneThatEndsCountsAsArrived) {
   LaneLaunch launch;
   launch.block.x = 4;
   // Lane 0 leaves; the others sum over two barriers.
-  EXPECT_EQ(
-      run_fault(
-          "mov_imm.u32 r0, 0\nseteq.u32 p0, r252, r0\nbra.p0 @end\nbar.sync 0\nbar.sync 1\nend:\n",
-          {0}, launch),
-      "");
-  EXPECT_EQ(
-      run_fault(
-          "mov_imm.u32 r0, 0\nseteq.u32 p0, r252, r0\nbra.p0 @b\nbar.sync 0\nexit\nb: bar.sync 1\n",
-          {0}, launch),
-      "ExecutionError");
+  EXPECT_EQ(run_fault("mov_imm.u32 r0, 0\nseteq.u32 p0, r252, r0\nbra.p0 @end\nbar.sync 0\nbar.sync 1\nend:\n", {0}, launch), "");
+  EXPECT_EQ(run_fault("mov_imm.u32 r0, 0\nseteq.u32 p0, r252, r0\nbra.p0 @b\nbar.sync 0\nexit\nb: bar.sync 1\n", {0}, launch),
+            "ExecutionError");
 }
 
 TEST(LaneLaunches, InvalidConfigurations) {
@@ -380,13 +353,11 @@ TEST(LaneClasses, CurrentClassMirrorAndUnity) {
 TEST(LaneClasses, Neighbours) {
   for (int c = 0; c < num_classes; ++c) {
     std::string text = fmt::format("mov_imm.u8 r0, {}\nnbr.count r1, r0\nstg.u32 [buf1], r1\n", c);
-    for (int k = 0; k < 7; ++k)
-      text += fmt::format("nbr.get r2, r0, {}\nstg.u8 [buf1 + {}], r2\n", k, 8 + k);
+    for (int k = 0; k < 7; ++k) text += fmt::format("nbr.get r2, r0, {}\nstg.u8 [buf1 + {}], r2\n", k, 8 + k);
     auto out = run_words(text);
     auto list = class_neighbours(c);
     ASSERT_EQ(out[0], list.size());
-    for (size_t k = 0; k < 7; ++k)
-      ASSERT_EQ(out[1] >> (8 * k) & 0xff, k < list.size() ? list[k] : 0u);
+    for (size_t k = 0; k < 7; ++k) ASSERT_EQ(out[1] >> (8 * k) & 0xff, k < list.size() ? list[k] : 0u);
   }
   EXPECT_EQ(run_fault("mov_imm.u8 r0, 200\nnbr.count r1, r0\n"), "InvalidClassIndex");
   EXPECT_EQ(run_fault("mov_imm.u8 r0, 96\nnbr.get r1, r0, 0\n"), "InvalidClassIndex");
@@ -404,8 +375,7 @@ TEST(LaneClasses, ResonanceSumsExactlyOverManyLanes) {
   for (double r : m.resonance) all += r;
   EXPECT_EQ(all, 9999.0 * 10000 / 2);
   EXPECT_EQ(m.resonance[0], 99.0 * 100 / 2 + (9600 + 9699) * 50);
-  EXPECT_EQ(run_fault("mov_imm.u8 r0, 96\nmov_imm.f64 r1, 0\nres.accum r0, r1\n"),
-            "InvalidClassIndex");
+  EXPECT_EQ(run_fault("mov_imm.u8 r0, 96\nmov_imm.f64 r1, 0\nres.accum r0, r1\n"), "InvalidClassIndex");
 }
 
 TEST(LaneClasses, PhaseWraps) {

@@ -18,8 +18,7 @@ std::vector<uint64_t> boundary_values(DType t) {
   if (is_float(t)) {
     std::vector<uint64_t> v;
     double inf = std::numeric_limits<double>::infinity();
-    for (double x : {0.0, -0.0, 1.0, -2.5, inf, -inf, double(NAN), 1e-40, 65504.0, -3e38, 1e19})
-      v.push_back(ir::bits_of(t, x));
+    for (double x : {0.0, -0.0, 1.0, -2.5, inf, -inf, double(NAN), 1e-40, 65504.0, -3e38, 1e19}) v.push_back(ir::bits_of(t, x));
     return v;
   }
   uint64_t top = (mask(t) >> 1) + 1;
@@ -35,8 +34,7 @@ TEST(LaneConformance, EveryInstructionWithEveryType) {
       std::string variant = op == LaneOp::set ? "lt" : "";
       LaneProgram p = lane(instruction_text(op, t, variant) + "\nend:\n");
       std::string found = fault([&] { check_structure(p); });
-      EXPECT_EQ(found, has_type(info(op).types, t) ? "" : "UnsupportedOperation")
-          << disassemble(p.instrs[0], p);
+      EXPECT_EQ(found, has_type(info(op).types, t) ? "" : "UnsupportedOperation") << disassemble(p.instrs[0], p);
       (found.empty() ? legal : illegal)++;
     }
   }
@@ -50,13 +48,8 @@ TEST(LaneConformance, EachReadOperandMustBeInitialisedAndOfItsType) {
   for (int k = 0; k < num_lane_ops; ++k) {
     auto op = static_cast<LaneOp>(k);
     const LaneOpInfo& row = info(op);
-    DType t = row.types == LaneTypes::none      ? DType::host
-              : has_type(row.types, DType::i32) ? DType::i32
-                                                : DType::f64;
-    std::string text = instruction_text(op, t,
-                                        op == LaneOp::set        ? "eq"
-                                        : op == LaneOp::memfence ? ".block"
-                                                                 : "");
+    DType t = row.types == LaneTypes::none ? DType::host : has_type(row.types, DType::i32) ? DType::i32 : DType::f64;
+    std::string text = instruction_text(op, t, op == LaneOp::set ? "eq" : op == LaneOp::memfence ? ".block" : "");
     std::string body = text + "\nend:\n";
     // What each register must hold.
     std::vector<std::string> setup;
@@ -64,8 +57,7 @@ TEST(LaneConformance, EachReadOperandMustBeInitialisedAndOfItsType) {
     for (const LaneOperand& o : row.operands) {
       using Role = LaneOperand::Role;
       if (o.role == Role::range) {
-        for (int n : {1, 2})
-          setup.push_back(fmt::format("mov_imm.{} r{}, 0", hologram::name_of(t), n));
+        for (int n : {1, 2}) setup.push_back(fmt::format("mov_imm.{} r{}, 0", hologram::name_of(t), n));
       } else if (o.role == Role::read || o.role == Role::modified || o.role == Role::optional) {
         if (o.of == LaneOperand::Of::predicate) {
           setup.push_back("seteq.u32 p0, r252, r252");
@@ -114,12 +106,10 @@ TEST(LaneConformance, ArithmeticIsThatOfBodies) {
     int operands;
   };
   std::vector<Case> cases = {
-      {"add", LaneOp::add, ir::Op::add, 2},      {"sub", LaneOp::sub, ir::Op::sub, 2},
-      {"mul", LaneOp::mul, ir::Op::mul, 2},      {"div", LaneOp::div, ir::Op::div, 2},
-      {"min", LaneOp::min, ir::Op::minnum, 2},   {"max", LaneOp::max, ir::Op::maxnum, 2},
-      {"abs", LaneOp::abs, ir::Op::abs, 1},      {"neg", LaneOp::neg, ir::Op::neg, 1},
-      {"and", LaneOp::and_, ir::Op::bit_and, 2}, {"or", LaneOp::or_, ir::Op::bit_or, 2},
-      {"xor", LaneOp::xor_, ir::Op::bit_xor, 2}, {"not", LaneOp::not_, ir::Op::bit_not, 1},
+      {"add", LaneOp::add, ir::Op::add, 2},    {"sub", LaneOp::sub, ir::Op::sub, 2},      {"mul", LaneOp::mul, ir::Op::mul, 2},
+      {"div", LaneOp::div, ir::Op::div, 2},    {"min", LaneOp::min, ir::Op::minnum, 2},   {"max", LaneOp::max, ir::Op::maxnum, 2},
+      {"abs", LaneOp::abs, ir::Op::abs, 1},    {"neg", LaneOp::neg, ir::Op::neg, 1},      {"and", LaneOp::and_, ir::Op::bit_and, 2},
+      {"or", LaneOp::or_, ir::Op::bit_or, 2},  {"xor", LaneOp::xor_, ir::Op::bit_xor, 2}, {"not", LaneOp::not_, ir::Op::bit_not, 1},
       {"sqrt", LaneOp::sqrt, ir::Op::sqrt, 1},
   };
   for (const Case& c : cases)
@@ -134,8 +124,7 @@ TEST(LaneConformance, ArithmeticIsThatOfBodies) {
         for (uint64_t y : boundary_values(t)) {
           bool error = false;
           std::array<uint64_t, 2> args{x, y};
-          uint64_t want = ir::eval_scalar(
-              c.scalar, t, std::span(args).first(static_cast<size_t>(c.operands)), t, &error);
+          uint64_t want = ir::eval_scalar(c.scalar, t, std::span(args).first(static_cast<size_t>(c.operands)), t, &error);
           if (error) {
             EXPECT_EQ(run_fault(text, {x, y, 0}), "DivisionByZero");
             continue;
@@ -148,12 +137,11 @@ TEST(LaneConformance, ArithmeticIsThatOfBodies) {
 TEST(LaneConformance, Comparisons) {
   auto holds = [](std::string_view cc, DType t, uint64_t x, uint64_t y) {
     std::string type(hologram::name_of(t));
-    return run_words(
-               fmt::format("ldg.{0} r1, [buf1 + 0]\nldg.{0} r2, [buf1 + 8]\nset{1}.{0} p3, r1, r2\n"
-                           "mov_imm.u64 r3, 1\nmov_imm.u64 r4, 0\nsel.u64 r5, p3, r3, r4\nstg.u64 "
-                           "[buf1 + 16], r5\n",
-                           type, cc),
-               {x, y, 7})[2] == 1;
+    return run_words(fmt::format("ldg.{0} r1, [buf1 + 0]\nldg.{0} r2, [buf1 + 8]\nset{1}.{0} p3, r1, r2\n"
+                                 "mov_imm.u64 r3, 1\nmov_imm.u64 r4, 0\nsel.u64 r5, p3, r3, r4\nstg.u64 "
+                                 "[buf1 + 16], r5\n",
+                                 type, cc),
+                     {x, y, 7})[2] == 1;
   };
   for (DType t : all12) {
     if (!has_type(LaneTypes::all10, t)) continue;
@@ -185,18 +173,14 @@ TEST(LaneConformance, ConversionsBetweenAllPairs) {
     for (DType to : all12)
       for (uint64_t x : boundary_values(from)) {
         std::string text =
-            fmt::format("ldg.{0} r1, [buf1]\ncvt.{1}.{0} r2, r1\nstg.{1} [buf1 + 8], r2\n",
-                        hologram::name_of(from), hologram::name_of(to));
+            fmt::format("ldg.{0} r1, [buf1]\ncvt.{1}.{0} r2, r1\nstg.{1} [buf1 + 8], r2\n", hologram::name_of(from), hologram::name_of(to));
         uint64_t want = from == to ? x : ir::eval_scalar(ir::Op::cast, from, std::array{x}, to);
         ASSERT_TRUE(same(to, run_words(text, {x, 0})[1], want)) << text << x;
       }
   // Saturation, NaN and wrapping in plain numbers.
   auto f32 = [](float x) { return uint64_t{std::bit_cast<uint32_t>(x)}; };
-  auto convert = [](std::string_view types, uint64_t x, std::string_view from,
-                    std::string_view to) {
-    return run_words(fmt::format("ldg.{1} r1, [buf1]\ncvt.{0} r2, r1\nstg.{2} [buf1 + 8], r2\n",
-                                 types, from, to),
-                     {x, 0})[1];
+  auto convert = [](std::string_view types, uint64_t x, std::string_view from, std::string_view to) {
+    return run_words(fmt::format("ldg.{1} r1, [buf1]\ncvt.{0} r2, r1\nstg.{2} [buf1 + 8], r2\n", types, from, to), {x, 0})[1];
   };
   EXPECT_EQ(convert("i32.f32", f32(3e9f), "f32", "i32"), 0x7fffffffu);
   EXPECT_EQ(convert("u8.f32", f32(-5.0f), "f32", "u8"), 0u);
@@ -215,9 +199,7 @@ TEST(LaneConformance, MadRoundsTwiceAndFmaOnce) {
   auto out = run_words(text, {word(x), word(c), 0, 0});
   EXPECT_EQ(out[2], word(0.0f));
   EXPECT_EQ(out[3], word(0x1p-46f));
-  EXPECT_EQ(run_words("ldg.i32 r1, [buf1]\nmad.i32 r2, r1, r1, r1\nstg.i32 [buf1 + 8], r2\n",
-                      {0x7fffffff, 0})[1],
-            0x80000000u);
+  EXPECT_EQ(run_words("ldg.i32 r1, [buf1]\nmad.i32 r2, r1, r1, r1\nstg.i32 [buf1 + 8], r2\n", {0x7fffffff, 0})[1], 0x80000000u);
 }
 
 TEST(LaneConformance, ShiftsTakeTheAmountModuloTheWidth) {
@@ -237,8 +219,7 @@ TEST(LaneConformance, ShiftsTakeTheAmountModuloTheWidth) {
 TEST(LaneConformance, RegisterReductions) {
   std::string fill = "mov_imm.i32 r10, 5\nmov_imm.i32 r11, -3\nmov_imm.i32 r12, 4\n";
   auto reduce = [&](std::string_view op, int count) {
-    return static_cast<int32_t>(run_words(
-        fill + fmt::format("reduce.{}.i32 r0, r10, {}\nstg.i32 [buf1], r0\n", op, count), {0})[0]);
+    return static_cast<int32_t>(run_words(fill + fmt::format("reduce.{}.i32 r0, r10, {}\nstg.i32 [buf1], r0\n", op, count), {0})[0]);
   };
   EXPECT_EQ(reduce("add", 3), 6);
   EXPECT_EQ(reduce("mul", 3), -60);
@@ -275,16 +256,12 @@ TEST(LaneConformance, TranscendentalsAreNearTheLibrary) {
                              {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }}};
   for (const Case& c : cases)
     for (double x : {0.25, 1.0, 2.5, 7.0}) {
-      auto out =
-          run_words(fmt::format("ldg.f64 r1, [buf1]\n{0}.f64 r2, r1\nstg.f64 [buf1 + 8], r2\n"
-                                "cvt.f32.f64 r3, r1\n{0}.f32 r4, r3\nstg.f32 [buf1 + 16], r4\n",
-                                c.name),
-                    {std::bit_cast<uint64_t>(x), 0, 0});
-      EXPECT_NEAR(std::bit_cast<double>(out[1]), c.f(x), 1e-14 * (1 + std::fabs(c.f(x))))
-          << c.name << x;
-      EXPECT_NEAR(std::bit_cast<float>(static_cast<uint32_t>(out[2])), c.f(x),
-                  3e-7 * (1 + std::fabs(c.f(x))))
-          << c.name << x;
+      auto out = run_words(fmt::format("ldg.f64 r1, [buf1]\n{0}.f64 r2, r1\nstg.f64 [buf1 + 8], r2\n"
+                                       "cvt.f32.f64 r3, r1\n{0}.f32 r4, r3\nstg.f32 [buf1 + 16], r4\n",
+                                       c.name),
+                           {std::bit_cast<uint64_t>(x), 0, 0});
+      EXPECT_NEAR(std::bit_cast<double>(out[1]), c.f(x), 1e-14 * (1 + std::fabs(c.f(x)))) << c.name << x;
+      EXPECT_NEAR(std::bit_cast<float>(static_cast<uint32_t>(out[2])), c.f(x), 3e-7 * (1 + std::fabs(c.f(x)))) << c.name << x;
     }
 }
 

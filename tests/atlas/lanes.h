@@ -16,9 +16,8 @@ using namespace atlas;
 using interp::LaneLaunch;
 using interp::LaneMemory;
 
-inline constexpr DType all12[] = {DType::i8,  DType::i16,  DType::i32, DType::i64,
-                                  DType::u8,  DType::u16,  DType::u32, DType::u64,
-                                  DType::f16, DType::bf16, DType::f32, DType::f64};
+inline constexpr DType all12[] = {DType::i8,  DType::i16, DType::i32, DType::i64,  DType::u8,  DType::u16,
+                                  DType::u32, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
 
 inline LaneProgram lane(const std::string& text) { return assemble_lane("atlas lane 1\n" + text); }
 
@@ -44,9 +43,7 @@ inline std::string verify_fault(const std::string& text) {
   return fault([&] { verify(p); });
 }
 
-inline std::string run_fault(const std::string& text,
-                             std::vector<uint64_t> words = std::vector<uint64_t>(16),
-                             LaneLaunch launch = {}) {
+inline std::string run_fault(const std::string& text, std::vector<uint64_t> words = std::vector<uint64_t>(16), LaneLaunch launch = {}) {
   LaneProgram p = lane(text);
   return fault([&] {
     LaneMemory m;
@@ -56,8 +53,7 @@ inline std::string run_fault(const std::string& text,
 }
 
 // Runs verified text with one lane; buffer 1 is `words`, which it returns.
-inline std::vector<uint64_t> run_words(const std::string& text,
-                                       std::vector<uint64_t> words = std::vector<uint64_t>(16),
+inline std::vector<uint64_t> run_words(const std::string& text, std::vector<uint64_t> words = std::vector<uint64_t>(16),
                                        LaneLaunch launch = {}) {
   LaneProgram p = lane(text);
   verify(p);

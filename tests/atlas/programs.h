@@ -33,9 +33,7 @@ inline Program elementwise(Op op, DType type, int operands, DType out) {
   Expr i = Expr::axis(0, sym(0));
   std::vector<Val> args;
   for (int k = 0; k < operands; ++k) args.push_back(b.load(k, type, i));
-  Val r = operands == 1   ? b.op(op, args[0])
-          : operands == 2 ? b.op(op, args[0], args[1])
-                          : b.op(op, args[0], args[1], args[2]);
+  Val r = operands == 1 ? b.op(op, args[0]) : operands == 2 ? b.op(op, args[0], args[1]) : b.op(op, args[0], args[1], args[2]);
   b.store(operands, i, r);
   return p;
 }
@@ -46,8 +44,7 @@ inline Program row_reduction(Op op, DType type, bool tree = false) {
   DType result = index ? DType::i64 : type;
   Program p;
   p.num_symbols = 2;
-  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)},
-               {result, atlas::Access::write, sym(0)}};
+  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)}, {result, atlas::Access::write, sym(0)}};
   p.loop().axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}};
   p.loop().parallel_rank = 1;
   p.loop().lane_axis = 1;
@@ -70,14 +67,10 @@ inline Program batched_product(DType operand, DType acc, DType out) {
   Program p;
   p.num_symbols = 4;
   Expr B = sym(0), M = sym(1), N = sym(2), K = sym(3);
-  p.buffers = {{operand, atlas::Access::read, B * M * K},
-               {operand, atlas::Access::read, B * K * N},
-               {out, atlas::Access::write, B * M * N}};
+  p.buffers = {
+      {operand, atlas::Access::read, B * M * K}, {operand, atlas::Access::read, B * K * N}, {out, atlas::Access::write, B * M * N}};
   atlas::ProductBlock& q = p.block.emplace<atlas::ProductBlock>();
-  q.axes = {{atlas::AxisKind::parallel, B},
-            {atlas::AxisKind::parallel, M},
-            {atlas::AxisKind::parallel, N},
-            {atlas::AxisKind::row, K}};
+  q.axes = {{atlas::AxisKind::parallel, B}, {atlas::AxisKind::parallel, M}, {atlas::AxisKind::parallel, N}, {atlas::AxisKind::row, K}};
   q.batch_rank = 1;
   q.operand_type = operand;
   q.acc_type = acc;
@@ -101,8 +94,7 @@ inline Program product_with_tail() {
   tail.axes.back().kind = atlas::AxisKind::row;
   tail.parallel_rank = tail.lane_axis = 2;
   tail.stages.resize(2);
-  Expr at =
-      (Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1))) * sym(2) + Expr::axis(2, sym(2));
+  Expr at = (Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1))) * sym(2) + Expr::axis(2, sym(2));
   for (atlas::Stage& s : tail.stages) {
     s.kind = atlas::StageKind::row;
     BodyBuilder b(s.body);
@@ -133,8 +125,7 @@ inline Program biased_attention(DType type, bool causal) {
   a.operand_type = type;
   a.scale = 0.125;
   a.causal = causal;
-  Expr b = Expr::axis(0, B), m = Expr::axis(1, M), n = Expr::axis(2, N), d = Expr::axis(3, D),
-       e = Expr::axis(4, E);
+  Expr b = Expr::axis(0, B), m = Expr::axis(1, M), n = Expr::axis(2, N), d = Expr::axis(3, D), e = Expr::axis(4, E);
   BodyBuilder(a.q).load(0, type, (b * M + m) * D + d);
   BodyBuilder(a.k).load(1, type, (b * N + n) * D + d);
   BodyBuilder(a.v).load(2, type, (b * N + n) * E + e);
@@ -151,22 +142,17 @@ inline Program attention_gradients(DType type) {
   p.num_symbols = 5;
   DType acc = compute_type(type);
   Expr B = sym(0), M = sym(1), N = sym(2), D = sym(3), E = sym(4);
-  for (const Expr& size : {B * M * D, B * N * D, B * N * E, B * M * E})
-    p.buffers.push_back({type, atlas::Access::read, size});
+  for (const Expr& size : {B * M * D, B * N * D, B * N * E, B * M * E}) p.buffers.push_back({type, atlas::Access::read, size});
   for (int k = 0; k < 2; ++k) p.buffers.push_back({acc, atlas::Access::read, B * M});
-  for (const Expr& size : {B * M * D, B * N * D, B * N * E})
-    p.buffers.push_back({type, atlas::Access::write, size});
+  for (const Expr& size : {B * M * D, B * N * D, B * N * E}) p.buffers.push_back({type, atlas::Access::write, size});
   atlas::AttentionGradBlock& a = p.block.emplace<atlas::AttentionGradBlock>();
-  for (const Expr& e : {B, Expr(1), M, N, D, E})
-    a.axes.push_back({a.axes.empty() ? atlas::AxisKind::parallel : atlas::AxisKind::row, e});
+  for (const Expr& e : {B, Expr(1), M, N, D, E}) a.axes.push_back({a.axes.empty() ? atlas::AxisKind::parallel : atlas::AxisKind::row, e});
   a.batch_rank = 1;
   a.operand_type = type;
   a.scale = 0.125;
   a.causal = true;
-  Expr b = Expr::axis(0, B), m = Expr::axis(2, M), n = Expr::axis(3, N), d = Expr::axis(4, D),
-       e = Expr::axis(5, E);
-  const Expr at[] = {(b * M + m) * D + d, (b * N + n) * D + d, (b * N + n) * E + e,
-                     (b * M + m) * E + e, b * M + m,           b * M + m};
+  Expr b = Expr::axis(0, B), m = Expr::axis(2, M), n = Expr::axis(3, N), d = Expr::axis(4, D), e = Expr::axis(5, E);
+  const Expr at[] = {(b * M + m) * D + d, (b * N + n) * D + d, (b * N + n) * E + e, (b * M + m) * E + e, b * M + m, b * M + m};
   atlas::Body* operands[] = {&a.q, &a.k, &a.v, &a.g, &a.lse, &a.delta};
   for (int k = 0; k < 6; ++k) BodyBuilder(*operands[k]).load(k, k < 4 ? type : acc, at[k]);
   BodyBuilder s(a.score), w(a.slope);
@@ -186,12 +172,9 @@ inline Program attention_gradients(DType type) {
 inline Program row_order(DType type, bool descending) {
   Program p;
   p.num_symbols = 3;
-  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)},
-               {DType::i64, atlas::Access::write, sym(0) * sym(2)}};
+  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)}, {DType::i64, atlas::Access::write, sym(0) * sym(2)}};
   atlas::SortBlock& b = p.block.emplace<atlas::SortBlock>();
-  b.axes = {{atlas::AxisKind::parallel, sym(0)},
-            {atlas::AxisKind::row, sym(1)},
-            {atlas::AxisKind::parallel, sym(2)}};
+  b.axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}, {atlas::AxisKind::parallel, sym(2)}};
   b.batch_rank = 1;
   b.key_type = type;
   b.descending = descending;
@@ -211,9 +194,7 @@ inline Program scattered(DType type, std::optional<Op> combine, const Expr& widt
                {type, atlas::Access::read, sym(0) * sym(1) * width},
                {type, atlas::Access::read_write, sym(0) * sym(2) * width}};
   atlas::LoopBlock& loop = p.loop();
-  loop.axes = {{atlas::AxisKind::parallel, sym(0)},
-               {atlas::AxisKind::parallel, width},
-               {atlas::AxisKind::row, sym(1)}};
+  loop.axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::parallel, width}, {atlas::AxisKind::row, sym(1)}};
   loop.parallel_rank = 2;
   loop.stages.resize(1);
   loop.stages[0].kind = atlas::StageKind::serial_row;
@@ -236,8 +217,7 @@ inline Program scattered(DType type, std::optional<Op> combine, const Expr& widt
 inline Program row_scan(Op op, DType type) {
   Program p;
   p.num_symbols = 2;
-  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)},
-               {type, atlas::Access::write, sym(0) * sym(1)}};
+  p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)}, {type, atlas::Access::write, sym(0) * sym(1)}};
   p.loop().axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}};
   p.loop().parallel_rank = 1;
   p.loop().lane_axis = 1;

@@ -9,8 +9,7 @@
 namespace hologram::test {
 
 inline bool same(DType type, uint64_t x, uint64_t y) {
-  if (is_float(type) && std::isnan(ir::as_double(type, x)))
-    return std::isnan(ir::as_double(type, y));
+  if (is_float(type) && std::isnan(ir::as_double(type, x))) return std::isnan(ir::as_double(type, y));
   return x == y;
 }
 

@@ -17,11 +17,9 @@ namespace {
 TEST(TileMath, terms_add_up_to_the_number) {
   std::mt19937 random(3);
   for (int i = 0; i < 100'000; ++i) {
-    float x = std::ldexp(static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f,
-                         static_cast<int>(random() % 220) - 100);
+    float x = std::ldexp(static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f, static_cast<int>(random() % 220) - 100);
     auto t = atlas::terms_of(x, 3);
-    ASSERT_EQ(double{atlas::widen_bf16(t[0])} + atlas::widen_bf16(t[1]) + atlas::widen_bf16(t[2]),
-              x);
+    ASSERT_EQ(double{atlas::widen_bf16(t[0])} + atlas::widen_bf16(t[1]) + atlas::widen_bf16(t[2]), x);
   }
   EXPECT_EQ(atlas::terms_of(0, 3)[0], 0);
   EXPECT_NE(atlas::terms_of(1e-45f, 3)[0], 0);
@@ -29,9 +27,7 @@ TEST(TileMath, terms_add_up_to_the_number) {
 
 // 257 lies halfway between 256 and 258.
 TEST(TileMath, halfway_numbers_are_rounded_to_even_by_the_last_term_alone) {
-  auto term = [](float x, int count, size_t i) {
-    return atlas::widen_bf16(atlas::terms_of(x, count)[i]);
-  };
+  auto term = [](float x, int count, size_t i) { return atlas::widen_bf16(atlas::terms_of(x, count)[i]); };
   EXPECT_EQ(term(257, 1, 0), 256);
   EXPECT_EQ(term(-259, 1, 0), -260);
   for (int count : {2, 3}) {
@@ -49,10 +45,8 @@ TEST(TileMath, magnitudes) {
   using atlas::Magnitudes, atlas::magnitudes_of, atlas::terms_of;
   auto of = [](float x) { return magnitudes_of(terms_of(x, 3)[0]); };
   for (float x : {0.0f, -0.0f, 1.0f, -0x1p-39f, 0x1p39f}) EXPECT_EQ(of(x), Magnitudes::narrow) << x;
-  for (float x : {0x1p-41f, 0x1p41f, -0x1p-101f, 0x1.fp126f})
-    EXPECT_EQ(of(x), Magnitudes::wide) << x;
-  for (float x : {0x1p-103f, 1e-45f, 0x1.fffffep126f, 0x1p127f, INFINITY, NAN})
-    EXPECT_EQ(of(x), Magnitudes::any) << x;
+  for (float x : {0x1p-41f, 0x1p41f, -0x1p-101f, 0x1.fp126f}) EXPECT_EQ(of(x), Magnitudes::wide) << x;
+  for (float x : {0x1p-103f, 1e-45f, 0x1.fffffep126f, 0x1p127f, INFINITY, NAN}) EXPECT_EQ(of(x), Magnitudes::any) << x;
 }
 
 TEST(TileMath, subnormal_numbers_are_0) {
@@ -74,9 +68,7 @@ struct Draw {
 };
 
 float normal(std::mt19937_64& r, int64_t) { return std::normal_distribution<float>()(r); }
-float positive(std::mt19937_64& r, int64_t) {
-  return std::uniform_real_distribution<float>(0.5f, 1)(r);
-}
+float positive(std::mt19937_64& r, int64_t) { return std::uniform_real_distribution<float>(0.5f, 1)(r); }
 // Uniform exponents in [-e, e].
 template <int e>
 float wide(std::mt19937_64& r, int64_t) {
@@ -94,12 +86,8 @@ float cancels(std::mt19937_64& r, int64_t k) {
 float one(std::mt19937_64&, int64_t) { return 0x1.fffffep0f; }
 float sparse(std::mt19937_64& r, int64_t) { return r() % 8 ? 0 : wide<30>(r, 0); }
 // All bits of the significand set, so that the terms left out are largest.
-float dense(std::mt19937_64& r, int64_t) {
-  return (r() % 2 ? 1.0f : -1.0f) * (0x1.00fdfep0f + static_cast<float>(r() % 4) * 0x1p-23f);
-}
-float mixed_extremes(std::mt19937_64& r, int64_t k) {
-  return k % 3 == 0 ? near<-120>(r, k) : k % 3 == 1 ? near<60>(r, k) : 0;
-}
+float dense(std::mt19937_64& r, int64_t) { return (r() % 2 ? 1.0f : -1.0f) * (0x1.00fdfep0f + static_cast<float>(r() % 4) * 0x1p-23f); }
+float mixed_extremes(std::mt19937_64& r, int64_t k) { return k % 3 == 0 ? near<-120>(r, k) : k % 3 == 1 ? near<60>(r, k) : 0; }
 
 constexpr Draw draws[] = {
     {"normal", normal, normal},
@@ -125,8 +113,7 @@ struct Worst {
 Worst measure(const Draw& d, int64_t k, int terms, uint64_t seed) {
   constexpr int64_t m = 12, n = 12;
   std::mt19937_64 random(seed);
-  std::vector<float> x(static_cast<size_t>(m * k)), y(static_cast<size_t>(k * n)),
-      out(static_cast<size_t>(m * n));
+  std::vector<float> x(static_cast<size_t>(m * k)), y(static_cast<size_t>(k * n)), out(static_cast<size_t>(m * n));
   for (size_t i = 0; i < x.size(); ++i) x[i] = d.lhs(random, static_cast<int64_t>(i) % k);
   for (size_t i = 0; i < y.size(); ++i) y[i] = d.rhs(random, static_cast<int64_t>(i) / n);
   atlas::Program p = batched_product(DType::f32, DType::f32, DType::f32);
@@ -143,8 +130,7 @@ Worst measure(const Draw& d, int64_t k, int terms, uint64_t seed) {
     for (int64_t j = 0; j < n; ++j) {
       long double sum = 0, size = 0;
       for (int64_t l = 0; l < k; ++l) {
-        long double t = static_cast<long double>(x[static_cast<size_t>(i * k + l)]) *
-                        y[static_cast<size_t>(l * n + j)];
+        long double t = static_cast<long double>(x[static_cast<size_t>(i * k + l)]) * y[static_cast<size_t>(l * n + j)];
         sum += t;
         size += std::abs(t);
       }
@@ -169,8 +155,7 @@ TEST(TileError, three_terms_stay_below_the_worst_case_of_a_chain) {
       worst.of_bound = std::max(worst.of_bound, w.of_bound);
       chains.units = std::max(chains.units, c.units);
     }
-    std::printf("%-32s three terms %6.2f, chains %6.2f (units of 2^-24 sum |x||y|)\n", d.name,
-                worst.units, chains.units);
+    std::printf("%-32s three terms %6.2f, chains %6.2f (units of 2^-24 sum |x||y|)\n", d.name, worst.units, chains.units);
   }
 }
 

@@ -19,9 +19,7 @@ constexpr uint64_t blocks_begin = 0x7000000000;
 class Bytes final : public Blocks {
  public:
   uint8_t* find(uint64_t address, size_t bytes) override {
-    return address >= blocks_begin && address + bytes <= blocks_begin + memory.size()
-               ? memory.data() + (address - blocks_begin)
-               : nullptr;
+    return address >= blocks_begin && address + bytes <= blocks_begin + memory.size() ? memory.data() + (address - blocks_begin) : nullptr;
   }
   std::vector<uint8_t> memory;
 };
@@ -173,13 +171,10 @@ Result products_of(const std::string& text, uint64_t seed = 1, int swizzle = 128
   };
   for (int k = 0; k < depth; ++k) {
     for (int i = 0; i < rows; ++i) put(static_cast<size_t>(i * depth + k) * 2, i, k);
-    for (int j = 0; j < columns; ++j)
-      put(right + static_cast<size_t>(j * depth + k) * 2, 3 * j + 1, k);
+    for (int j = 0; j < columns; ++j) put(right + static_cast<size_t>(j * depth + k) * 2, 3 * j + 1, k);
   }
   std::vector<uint8_t> parameters(static_cast<size_t>(kernel.parameter_bytes));
-  auto pass = [&](size_t number, const auto& value) {
-    std::memcpy(parameters.data() + kernel.places[number], &value, sizeof value);
-  };
+  auto pass = [&](size_t number, const auto& value) { std::memcpy(parameters.data() + kernel.places[number], &value, sizeof value); };
   TensorMap map;
   map.rank = 2, map.element = 2, map.swizzle = static_cast<uint8_t>(swizzle);
   map.last[0] = depth - 1, map.box[0] = 64, map.low[0] = depth * 2 / 16;
@@ -269,11 +264,9 @@ TEST(PtxMachine, FindsMbarriersThatAreNotReady) {
 
 TEST(PtxMachine, FindsProductsThatNobodyFencesOrWaitsFor) {
   expect_fault(changed("  wgmma.fence.sync.aligned;\n", ""), {"without wgmma.fence"});
-  expect_fault(changed("  wgmma.commit_group.sync.aligned;\n", "  add.f32 %f1, %f1, %f1;\n"),
-               {"under way"});
+  expect_fault(changed("  wgmma.commit_group.sync.aligned;\n", "  add.f32 %f1, %f1, %f1;\n"), {"under way"});
   expect_fault(changed("  wgmma.commit_group.sync.aligned;\n", ""), {"under way", "a race"});
-  expect_fault(changed("group.sync.aligned 0;\n", "group.sync.aligned 1;\n"),
-               {"under way", "a race"});
+  expect_fault(changed("group.sync.aligned 0;\n", "group.sync.aligned 1;\n"), {"under way", "a race"});
   // The first step alone is fenced.
   expect_fault(changed("  wgmma.fence.sync.aligned;\n",
                        "  setp.ne.u32 %p7, %r6, 0;\n  @%p7 bra ON;\n  wgmma.fence.sync.aligned;\n"
@@ -299,9 +292,7 @@ TEST(PtxMachine, FactorsInRegistersStayWhileProductsAreUnderWay) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     EXPECT_EQ(products_of(text, seed).words, "");
     std::string other = text;
-    EXPECT_NE(products_of(other.insert(other.find(wait), "  mov.u32 %r27, 0;\n"), seed)
-                  .words.find("under way"),
-              std::string::npos);
+    EXPECT_NE(products_of(other.insert(other.find(wait), "  mov.u32 %r27, 0;\n"), seed).words.find("under way"), std::string::npos);
     other = text;  // behind the wait, but the next products have no fence
     other.insert(other.find("  wgmma.mma_async"), "  mov.u32 %r27, 0;\n");
     EXPECT_NE(products_of(other, seed).words.find("written since wgmma.fence"), std::string::npos);
@@ -313,10 +304,7 @@ TEST(PtxMachine, FindsWritesThatCopiesDoNotSee) {
   const std::string place = "  fence.mbarrier_init.release.cluster;\n";
   expect_fault(changed(place, place + write), {"without fence.proxy.async"});
   for (uint64_t seed = 1; seed <= 8; ++seed)
-    EXPECT_EQ(
-        products_of(changed(place, place + write + "  fence.proxy.async.shared::cta;\n"), seed)
-            .words,
-        "");
+    EXPECT_EQ(products_of(changed(place, place + write + "  fence.proxy.async.shared::cta;\n"), seed).words, "");
 }
 
 TEST(PtxMachine, MatricesLieAsTheirDescriptorsSay) {

@@ -5,12 +5,10 @@ namespace hologram::test {
 namespace {
 
 // Runs attention of zeros over `keys` keys; gives how many kernels were launched.
-int64_t launches_of(Runtime& runtime, const atlas::Program& program, int64_t queries,
-                    int64_t keys) {
+int64_t launches_of(Runtime& runtime, const atlas::Program& program, int64_t queries, int64_t keys) {
   const int64_t depth = program.buffers[0].extent.eval(std::array<int64_t, 2>{0, 1});
   const int64_t size = size_of(program.buffers[0].dtype);
-  std::vector<std::byte> q(static_cast<size_t>(queries * depth * size)),
-      k(static_cast<size_t>(keys * depth * size)), v = k;
+  std::vector<std::byte> q(static_cast<size_t>(queries * depth * size)), k(static_cast<size_t>(keys * depth * size)), v = k;
   std::vector<float> out(static_cast<size_t>(queries * depth), -1);
   const Bytes buffers[] = {q, k, v, std::as_writable_bytes(std::span(out))};
   const int64_t before = counted("launches");
@@ -41,8 +39,8 @@ TEST_F(CudaBackend, AttentionOnTensorCoresUsesTheirInstructions) {
   auto ptx = [&](const atlas::Program& p) { return *runtime().backend().dump(p, "asm"); };
   for (const char* type : {"bf16", "f16"}) {
     const std::string text = ptx(attention(type, "s1", 64));
-    for (const char* wanted : {"mma.sync.aligned.m16n8k16.row.col.f32", "ld.global.v4",
-                               "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "16x2.f32"})
+    for (const char* wanted :
+         {"mma.sync.aligned.m16n8k16.row.col.f32", "ld.global.v4", "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "16x2.f32"})
       EXPECT_NE(text.find(wanted), text.npos) << type << ": " << wanted;
     EXPECT_EQ(text.find("hologram_merge"), text.npos);
     EXPECT_NE(ptx(attention(type, "1", 64)).find(".entry hologram_merge"), text.npos);
@@ -56,10 +54,9 @@ TEST_F(CudaBackend, AttentionOnTensorCoresUsesTheirInstructions) {
 TEST_F(CudaBackend, AttentionKeepsItsSumsInRegisters) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
   const std::tuple<const char*, const char*, int> cases[] = {
-      {"bf16", "1", 128}, {"bf16", "64", 128}, {"bf16", "s1", 128}, {"f16", "s1", 80},
-      {"f16", "40", 64},  {"f32", "64", 64},   {"f32", "s1", 64},   {"f32", "1", 128},
-      {"f32", "s1", 128}, {"bf16", "1", 256},  {"bf16", "64", 256}, {"f16", "s1", 192},
-      {"f32", "s1", 256}, {"f32", "1", 256}};
+      {"bf16", "1", 128},  {"bf16", "64", 128}, {"bf16", "s1", 128}, {"f16", "s1", 80},  {"f16", "40", 64},
+      {"f32", "64", 64},   {"f32", "s1", 64},   {"f32", "1", 128},   {"f32", "s1", 128}, {"bf16", "1", 256},
+      {"bf16", "64", 256}, {"f16", "s1", 192},  {"f32", "s1", 256},  {"f32", "1", 256}};
   for (const auto& [type, queries, depth] : cases) {
     const auto text = runtime().backend().dump(attention(type, queries, depth, true), "asm");
     for (const char* gpu : {"sm_80", "sm_90a"}) {

@@ -18,12 +18,10 @@ TEST_F(CudaBackend, AnElementwiseProgramRunsOnTheDevice) {
 // A product with what follows on its rows: no plan for a GPU has one.
 TEST_F(CudaBackend, WhatHasNoKernelRunsOnTheHost) {
   namespace tails = product_tails;
-  const atlas::Program p = tails::make_program(
-      {.m = 2, .n = 3, .k = 4, .packed = false, .follows = tails::Follows::running_sum}, 8, 1);
+  const atlas::Program p = tails::make_program({.m = 2, .n = 3, .k = 4, .packed = false, .follows = tails::Follows::running_sum}, 8, 1);
   ASSERT_NE(cuda::unrendered(p), std::nullopt);
   std::vector<std::vector<float>> data;
-  for (const atlas::Buffer& b : p.buffers)
-    data.emplace_back(static_cast<size_t>(b.extent.constant_value()), 1.0f);
+  for (const atlas::Buffer& b : p.buffers) data.emplace_back(static_cast<size_t>(b.extent.constant_value()), 1.0f);
   std::vector<Bytes> buffers;
   for (auto& numbers : data) buffers.push_back(std::as_writable_bytes(std::span(numbers)));
   const int64_t launches = counted("launches"), host = counts("host_runs");
@@ -42,10 +40,9 @@ TEST_F(CudaBackend, SaysWhatIsMissing) {
   EXPECT_EQ(find_backend("cuda")->device_count(), 0);
   inject("nothing", 0);
   inject("capability", 75);
-  EXPECT_EQ(
-      refusal(),
-      "backend \"cuda\" is not available: device 0 has compute capability 7.5; it must be 8.0 or "
-      "higher");
+  EXPECT_EQ(refusal(),
+            "backend \"cuda\" is not available: device 0 has compute capability 7.5; it must be 8.0 or "
+            "higher");
   inject("nothing", 0);
   inject("pools", 0);
   EXPECT_EQ(refusal(),
@@ -59,9 +56,7 @@ TEST_F(CudaBackend, SaysWhatIsMissing) {
   EXPECT_EQ(refusal(), "backend \"cuda\" is not available: the NVIDIA driver finds no device");
   inject("nothing", 0);
   setenv("HOLOGRAM_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
-  EXPECT_NE(
-      refusal().find("backend \"cuda\" is not available: no NVIDIA driver: /nowhere/libcuda.so.1"),
-      std::string::npos);
+  EXPECT_NE(refusal().find("backend \"cuda\" is not available: no NVIDIA driver: /nowhere/libcuda.so.1"), std::string::npos);
   EXPECT_EQ(find_backend("cuda")->device_count(), 0);
 }
 
@@ -106,18 +101,15 @@ TEST_F(CudaBackend, DevicesThatAreNotThereAreRefused) {
   EXPECT_EQ(refusal("cuda:2"), "backend \"cuda\" has no device 2: the last one is \"cuda:1\"");
   inject("capability1", 75);
   EXPECT_EQ(refusal("cuda:0"), "");
-  EXPECT_EQ(
-      refusal("cuda:1"),
-      "backend \"cuda\" is not available: device 1 has compute capability 7.5; it must be 8.0 or "
-      "higher");
-  inject("init", 100);
   EXPECT_EQ(refusal("cuda:1"),
-            "backend \"cuda\" is not available: the NVIDIA driver finds no device");
+            "backend \"cuda\" is not available: device 1 has compute capability 7.5; it must be 8.0 or "
+            "higher");
+  inject("init", 100);
+  EXPECT_EQ(refusal("cuda:1"), "backend \"cuda\" is not available: the NVIDIA driver finds no device");
   EXPECT_THROW(choose_backend("cuda:"), Error);
   EXPECT_THROW(choose_backend("cuda:1x"), Error);
   EXPECT_THROW(choose_backend("cuda:-1"), Error);
-  EXPECT_EQ(refusal("interp:1"),
-            "backend \"interp\" has no device 1: the last one is \"interp:0\"");
+  EXPECT_EQ(refusal("interp:1"), "backend \"interp\" has no device 1: the last one is \"interp:0\"");
 }
 
 TEST_F(CudaBackend, AutoStaysWithTheCpu) { EXPECT_EQ(default_backend().name, "cpu"); }
@@ -131,9 +123,9 @@ TEST_F(CudaBackend, FailuresAreErrorsAndPass) {
   inject("launch", 0);
   const std::string refused = add(out);
   EXPECT_TRUE(refused.starts_with("cuda: launching kernel ")) << refused;
-  EXPECT_TRUE(refused.ends_with(
-      ", hologram_kernel (1 CTAs of 256 threads, 0 bytes of shared memory): too many resources "
-      "requested for launch (error 701)"))
+  EXPECT_TRUE(
+      refused.ends_with(", hologram_kernel (1 CTAs of 256 threads, 0 bytes of shared memory): too many resources "
+                        "requested for launch (error 701)"))
       << refused;
   inject("nothing", 0);
   inject("kernel", 0);

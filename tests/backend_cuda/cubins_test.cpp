@@ -41,8 +41,7 @@ TEST_F(CudaCubins, EntriesThatTheDriverRefusesAreMadeAnew) {
     fresh.kernels().get(bytes(), &from);
     EXPECT_EQ(from, runtime::KernelSource::compiled);
     ASSERT_EQ(fresh.backend().notes().size(), 1u);
-    EXPECT_EQ(fresh.backend().notes()[0],
-              "cuda: stored machine code: device kernel image is invalid (error 200)");
+    EXPECT_EQ(fresh.backend().notes()[0], "cuda: stored machine code: device kernel image is invalid (error 200)");
     EXPECT_EQ(stored().cubin, good.cubin);
   }
   EXPECT_EQ(source(), runtime::KernelSource::disk);
@@ -74,10 +73,10 @@ TEST_F(CudaCubins, WhatIsNoRefusalKeepsItsWords) {
     Runtime fresh("cuda");
     EXPECT_NO_THROW(fresh.kernels().get(bytes()));
     ASSERT_EQ(fresh.backend().notes().size(), 1u);
-    EXPECT_TRUE(fresh.backend().notes()[0].starts_with(fmt::format(
-        "cuda: the driver refuses machine code of ptxas 12.4.131 ({}), which is asked no "
-        "more: ",
-        beside_program(HOLOGRAM_FAKE_PTXAS))))
+    EXPECT_TRUE(fresh.backend().notes()[0].starts_with(
+        fmt::format("cuda: the driver refuses machine code of ptxas 12.4.131 ({}), which is asked no "
+                    "more: ",
+                    beside_program(HOLOGRAM_FAKE_PTXAS))))
         << fresh.backend().notes()[0];
     std::filesystem::remove_all(folder_ / "cache");
   }
@@ -91,8 +90,7 @@ TEST_F(CudaCubins, WhatIsNoRefusalKeepsItsWords) {
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), error == 2 ? ErrorCode::out_of_memory : ErrorCode::internal);
       EXPECT_TRUE(std::string_view(e.what()).starts_with("cuda: loading a kernel: ")) << e.what();
-      EXPECT_TRUE(std::string_view(e.what()).ends_with(fmt::format("(error {})", error)))
-          << e.what();
+      EXPECT_TRUE(std::string_view(e.what()).ends_with(fmt::format("(error {})", error))) << e.what();
     }
     inject("nothing", 0);
     const int64_t before = assembled();
@@ -114,8 +112,7 @@ TEST_F(CudaCubins, ABrokenContextIsNoRefusal) {
   std::vector<float> out(100);
   EXPECT_EQ(add(out, whole), "");
   inject("kernel", 0);
-  EXPECT_EQ(add(out, fresh),
-            "cuda: waiting for the device: unspecified launch failure (error 719)");
+  EXPECT_EQ(add(out, fresh), "cuda: waiting for the device: unspecified launch failure (error 719)");
   try {
     fresh.kernels().get(bytes());
     ADD_FAILURE();
@@ -176,10 +173,7 @@ TEST_F(CudaCubins, AnAssemblerIsChosenByItsVersion) {
 // $CUDA_HOME and PATH, the newest that serves.
 TEST_F(CudaCubins, TheNewestAssemblerThatServesIsTaken) {
   set("HOLOGRAM_CUDA_ASSEMBLER", "");
-  for (const auto& [name, version] : {std::pair{"home/bin", "12.2.1"},
-                                      {"old", "11.8.89"},
-                                      {"new", "12.8.93"},
-                                      {"newer", "999.0.0"}}) {
+  for (const auto& [name, version] : {std::pair{"home/bin", "12.2.1"}, {"old", "11.8.89"}, {"new", "12.8.93"}, {"newer", "999.0.0"}}) {
     std::filesystem::create_directories(folder_ / name);
     const std::filesystem::path script = folder_ / name / "ptxas";
     std::ofstream(script) << "#!/bin/sh\necho ', V" << version << "'\n";
@@ -200,8 +194,7 @@ TEST_F(CudaCubins, TritonsAssemblersAreFoundBesideThePackagesOfTheProcess) {
   set("PATH", "/bin:/usr/bin");
   const auto packages = folder_ / "site-packages", tools = packages / "triton/backends/nvidia/bin";
   std::filesystem::create_directories(tools);
-  for (const auto& [name, version] :
-       {std::pair{"ptxas", "998.8.93"}, {"ptxas-blackwell", "999.3.59"}}) {
+  for (const auto& [name, version] : {std::pair{"ptxas", "998.8.93"}, {"ptxas-blackwell", "999.3.59"}}) {
     std::ofstream(tools / name) << "#!/bin/sh\necho ', V" << version << "'\n";
     std::filesystem::permissions(tools / name, std::filesystem::perms::owner_all);
   }
@@ -242,8 +235,7 @@ TEST_F(CudaCubins, ARealAssemblersCodeCanBeShown) {
     Runtime("cuda").backend().dump(program, "sass");
     ADD_FAILURE();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(),
-                 "HOLOGRAM_DUMP=sass: no ptxas was found; HOLOGRAM_CUDA_ASSEMBLER names one");
+    EXPECT_STREQ(e.what(), "HOLOGRAM_DUMP=sass: no ptxas was found; HOLOGRAM_CUDA_ASSEMBLER names one");
   }
 }
 

@@ -11,8 +11,7 @@ namespace hologram::test {
 
 std::vector<std::pair<std::string, atlas::Program>> corpus() {
   std::vector<std::pair<std::string, atlas::Program>> all;
-  for (const auto& f :
-       std::filesystem::directory_iterator(source_file("tests/conformance/corpus"))) {
+  for (const auto& f : std::filesystem::directory_iterator(source_file("tests/conformance/corpus"))) {
     std::ifstream in(f.path());
     std::string line, text;
     while (std::getline(in, line))
@@ -22,8 +21,8 @@ std::vector<std::pair<std::string, atlas::Program>> corpus() {
   return all;
 }
 
-atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns,
-                             const std::string& rows, bool reproducible, int precision) {
+atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns, const std::string& rows, bool reproducible,
+                             int precision) {
   return atlas::assemble(fmt::format(R"(atlas block 1
 symbols 3
 buffer b0 {0} read [s0*s1]
@@ -41,9 +40,8 @@ epilogue
   %0 = accumulator.f32 a0
   store.f32 b2[i1 + s2*i0], %0
 )",
-                                     type, left_by_columns ? "i0 + s0*i2" : "i2 + s1*i0",
-                                     right_by_columns ? "i2 + s1*i1" : "i1 + s2*i2", rows,
-                                     reproducible ? " reproducible" : "", precision));
+                                     type, left_by_columns ? "i0 + s0*i2" : "i2 + s1*i0", right_by_columns ? "i2 + s1*i1" : "i1 + s2*i2",
+                                     rows, reproducible ? " reproducible" : "", precision));
 }
 
 atlas::Program byte_product(const char* left, const char* right) {
@@ -67,26 +65,21 @@ epilogue
                                      left, right, std::string_view(left) == right ? "" : " mixed"));
 }
 
-void expect_byte_product(Runtime& runtime, const char* left, const char* right,
-                         const std::array<int64_t, 3>& sizes) {
+void expect_byte_product(Runtime& runtime, const char* left, const char* right, const std::array<int64_t, 3>& sizes) {
   SCOPED_TRACE(fmt::format("{} {} {}", left, right, testing::PrintToString(sizes)));
   const auto [m, depth, n] = sizes;
   std::mt19937 random(9);
   std::vector<uint8_t> x(static_cast<size_t>(m * depth)), y(static_cast<size_t>(depth * n));
   for (auto* factor : {&x, &y})
     for (uint8_t& b : *factor) b = static_cast<uint8_t>(random());
-  auto number = [](uint8_t b, const char* type) {
-    return type[0] == 'i' ? int32_t{static_cast<int8_t>(b)} : int32_t{b};
-  };
+  auto number = [](uint8_t b, const char* type) { return type[0] == 'i' ? int32_t{static_cast<int8_t>(b)} : int32_t{b}; };
   std::vector<int32_t> out(static_cast<size_t>(m * n), -1), wanted(out.size());
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j)
       for (int64_t k = 0; k < depth; ++k)
         wanted[static_cast<size_t>(i * n + j)] +=
-            number(x[static_cast<size_t>(i * depth + k)], left) *
-            number(y[static_cast<size_t>(j * depth + k)], right);
-  const Bytes buffers[] = {std::as_writable_bytes(std::span(x)),
-                           std::as_writable_bytes(std::span(y)),
+            number(x[static_cast<size_t>(i * depth + k)], left) * number(y[static_cast<size_t>(j * depth + k)], right);
+  const Bytes buffers[] = {std::as_writable_bytes(std::span(x)), std::as_writable_bytes(std::span(y)),
                            std::as_writable_bytes(std::span(out))};
   run_program(runtime, byte_product(left, right), buffers, sizes);
   EXPECT_EQ(wrong_places(out, wanted, m, n), "");
@@ -126,16 +119,14 @@ std::string ptxas(bool newest) {
   if (newest) paths.insert(paths.begin(), "triton/backends/nvidia/bin/ptxas-blackwell");
   for (const auto& python : std::filesystem::directory_iterator(venv))
     for (const std::string& path : paths)
-      if (const auto p = python.path() / "site-packages" / path; std::filesystem::exists(p))
-        return p.string();
+      if (const auto p = python.path() / "site-packages" / path; std::filesystem::exists(p)) return p.string();
   return "";
 }
 
 std::string assembled(const std::string& ptx, const char* gpu) {
   const std::string base = testing::TempDir() + "hologram_ptx_" + std::to_string(getpid());
   std::ofstream(base + ".ptx") << ptx;
-  const std::string command = ptxas() + " -v -arch=" + gpu + " " + base + ".ptx -o " + base +
-                              ".cubin > " + base + ".log 2>&1";
+  const std::string command = ptxas() + " -v -arch=" + gpu + " " + base + ".ptx -o " + base + ".cubin > " + base + ".log 2>&1";
   EXPECT_EQ(std::system(command.c_str()), 0) << gpu;
   std::ifstream log(base + ".log");
   const std::string words((std::istreambuf_iterator<char>(log)), {});
@@ -148,8 +139,7 @@ namespace {
 // Of all kernels in the assembler's words.
 int most_registers(const std::string& words) {
   int most = 0;
-  for (size_t at = 0; (at = words.find("Used ", at)) != words.npos; at += 5)
-    most = std::max(most, std::atoi(words.c_str() + at + 5));
+  for (size_t at = 0; (at = words.find("Used ", at)) != words.npos; at += 5) most = std::max(most, std::atoi(words.c_str() + at + 5));
   return most;
 }
 
@@ -157,8 +147,7 @@ int most_registers(const std::string& words) {
 
 void expect_registers(const std::string& words, int most) {
   EXPECT_NE(words.find("spill stores"), words.npos) << words;
-  for (size_t at = 0; (at = words.find(" bytes spill", at)) != words.npos; ++at)
-    EXPECT_EQ(words.substr(at - 3, 3), ", 0") << words;
+  for (size_t at = 0; (at = words.find(" bytes spill", at)) != words.npos; ++at) EXPECT_EQ(words.substr(at - 3, 3), ", 0") << words;
   EXPECT_GT(most_registers(words), 0) << words;
   EXPECT_LE(most_registers(words), most) << words;
 }

@@ -151,8 +151,7 @@ class CudaCubins : public CudaBackend {
  protected:
   void SetUp() override {
     CudaBackend::SetUp();
-    folder_ =
-        std::filesystem::path(testing::TempDir()) / ("hologram_cubins_" + std::to_string(getpid()));
+    folder_ = std::filesystem::path(testing::TempDir()) / ("hologram_cubins_" + std::to_string(getpid()));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
     set("HOLOGRAM_CUDA_ASSEMBLER", beside_program(HOLOGRAM_FAKE_PTXAS));
@@ -160,8 +159,7 @@ class CudaCubins : public CudaBackend {
     set("FAKE_PTXAS_LOG", (folder_ / "log").string());
   }
   void TearDown() override {
-    for (const auto& [name, before] : before_)
-      before ? setenv(name.c_str(), before->c_str(), 1) : unsetenv(name.c_str());
+    for (const auto& [name, before] : before_) before ? setenv(name.c_str(), before->c_str(), 1) : unsetenv(name.c_str());
     std::filesystem::remove_all(folder_);
     CudaBackend::TearDown();
   }
@@ -182,8 +180,7 @@ class CudaCubins : public CudaBackend {
     Runtime fresh("cuda");
     const atlas::Program program = bytes(op);
     std::vector<uint8_t> x(50, 2), y(50, 3), out(50);
-    const Bytes buffers[] = {std::as_writable_bytes(std::span(x)),
-                             std::as_writable_bytes(std::span(y)),
+    const Bytes buffers[] = {std::as_writable_bytes(std::span(x)), std::as_writable_bytes(std::span(y)),
                              std::as_writable_bytes(std::span(out))};
     runtime::KernelSource from;
     fresh.kernels().get(program, &from);
@@ -215,20 +212,17 @@ std::vector<std::pair<std::string, atlas::Program>> corpus();
 
 /// rows x depth times depth x columns of floats, stored by rows or by columns; sums in f32. `rows`:
 /// how many there are known to be, or s0.
-atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns,
-                             const std::string& rows = "s0", bool reproducible = false,
-                             int precision = 0);
+atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns, const std::string& rows = "s0",
+                             bool reproducible = false, int precision = 0);
 
 /// rows x depth times depth x columns of bytes, both along k.
 atlas::Program byte_product(const char* left, const char* right);
 
 /// Whether that of drawn bytes is right, modulo 2^32. `sizes`: rows, depth, columns.
-void expect_byte_product(Runtime& runtime, const char* left, const char* right,
-                         const std::array<int64_t, 3>& sizes);
+void expect_byte_product(Runtime& runtime, const char* left, const char* right, const std::array<int64_t, 3>& sizes);
 
 /// One head: queries x depth, s0 keys x depth, s0 keys x depth. `queries`: how many, or s1.
-atlas::Program attention(const char* type, const std::string& queries, int depth,
-                         bool causal = false);
+atlas::Program attention(const char* type, const std::string& queries, int depth, bool causal = false);
 
 /// A real assembler's path, or nothing. `newest`: Triton's second one, if there is one.
 std::string ptxas(bool newest = false);

@@ -36,9 +36,7 @@ class FakeDriver : public CudaBackend {
 TEST_F(FakeDriver, HasSoMuchSharedMemoryAndSoManyRegisters) {
   cuda::CuModule module = nullptr;
   EXPECT_EQ(driver_.load_module(&module, kernel("", (48 << 10) + 16).c_str()), 218);
-  EXPECT_NE(driver_.words_of(218).find("uses too much shared data (49168 bytes, 49152 max)"),
-            std::string::npos)
-      << driver_.words_of(218);
+  EXPECT_NE(driver_.words_of(218).find("uses too much shared data (49168 bytes, 49152 max)"), std::string::npos) << driver_.words_of(218);
   EXPECT_EQ(launched(kernel("", 48 << 10), 32), 0);
   EXPECT_EQ(launched(kernel("", 40 << 10), 32, 16 << 10), 1);
   EXPECT_EQ(launched(kernel(".maxntid 64, 1, 1", 16), 32), 0);
@@ -57,8 +55,7 @@ TEST_F(FakeDriver, UnloadsModulesWhoseKernelsAreThrough) {
   ASSERT_EQ(driver_.make_stream(&stream, cuda::cu_stream_non_blocking), 0);
   const auto leave = [&] {
     auto loaded = load();
-    EXPECT_EQ(
-        driver_.launch(loaded->function, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), 0);
+    EXPECT_EQ(driver_.launch(loaded->function, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), 0);
   };
   leave();
   const int64_t loaded = counted("modules");  // that one waits for the next
@@ -71,8 +68,7 @@ TEST_F(FakeDriver, UnloadsModulesWhoseKernelsAreThrough) {
 // What waits, or might, spoils the capture on any thread.
 TEST_F(FakeDriver, ForbidsWaitsWhileAStreamIsCaptured) {
   auto named = [](const char* name) { return dlsym(started_for().library, name); };
-  const auto begin =
-      reinterpret_cast<int (*)(cuda::CuStream, int)>(named("cuStreamBeginCapture_v2"));
+  const auto begin = reinterpret_cast<int (*)(cuda::CuStream, int)>(named("cuStreamBeginCapture_v2"));
   const auto end = reinterpret_cast<int (*)(cuda::CuStream, void**)>(named("cuStreamEndCapture"));
   cuda::CuStream stream = nullptr;
   cuda::CuPointer memory = 0;
@@ -81,10 +77,9 @@ TEST_F(FakeDriver, ForbidsWaitsWhileAStreamIsCaptured) {
   const std::string ptx = kernel("", 16);
   void* pinned = nullptr;
   cuda::CuModule module = nullptr;
-  const std::function<int()> forbidden[] = {
-      [&] { return driver_.host_allocate(&pinned, 64, 0); },
-      [&] { return driver_.synchronize(stream); }, [&] { return driver_.synchronize_all(); },
-      [&] { return driver_.load_module(&module, ptx.c_str()); }};
+  const std::function<int()> forbidden[] = {[&] { return driver_.host_allocate(&pinned, 64, 0); },
+                                            [&] { return driver_.synchronize(stream); }, [&] { return driver_.synchronize_all(); },
+                                            [&] { return driver_.load_module(&module, ptx.c_str()); }};
   for (const auto& call : forbidden) {
     void* graph = nullptr;
     int status = 0;

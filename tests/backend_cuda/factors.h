@@ -66,12 +66,9 @@ struct Factors {
   }
 
   std::string text() const {
-    return fmt::format("{} {} x {} x {}, {} {}, {} rows, precision {}", type, m, depth, n,
-                       by_columns[0], by_columns[1], rows, precision);
+    return fmt::format("{} {} x {} x {}, {} {}, {} rows, precision {}", type, m, depth, n, by_columns[0], by_columns[1], rows, precision);
   }
-  atlas::Program program() const {
-    return float_product(type.c_str(), by_columns[0], by_columns[1], rows, reproducible, precision);
-  }
+  atlas::Program program() const { return float_product(type.c_str(), by_columns[0], by_columns[1], rows, reproducible, precision); }
   std::vector<float> run(Runtime& runtime) const {
     SCOPED_TRACE(text());
     std::vector<std::byte> first = laid(false), second = laid(true);
@@ -95,8 +92,7 @@ struct Factors {
         for (int64_t j = 0; j < n; ++j) {
           const double a = x(i, k), b = y(k, j);
           const auto at = static_cast<size_t>(i * n + j);
-          s.value[at] += a * b, s.size[at] += std::fabs(a * b),
-              s.operands[at] += std::fabs(a) + std::fabs(b);
+          s.value[at] += a * b, s.size[at] += std::fabs(a * b), s.operands[at] += std::fabs(a) + std::fabs(b);
         }
     return s;
   }
@@ -105,8 +101,7 @@ struct Factors {
     float sum = 0;
     for (int64_t begin = 0; begin < depth; begin += 384) {
       float chain = 0;
-      for (int64_t k = begin; k < std::min(begin + 384, depth); ++k)
-        chain = std::fma(x(i, k), y(k, j), chain);
+      for (int64_t k = begin; k < std::min(begin + 384, depth); ++k) chain = std::fma(x(i, k), y(k, j), chain);
       sum = begin == 0 ? chain : sum + chain;
     }
     return sum;
@@ -145,8 +140,7 @@ inline void expect_term_errors(Runtime& runtime, Factors f, const TermErrors& c)
   double most = 0, all = 0;
   for (size_t e = 0; e < out.size(); ++e) {
     const double error = std::fabs(out[e] - sums.value[e]);
-    EXPECT_LE(error, (f.precision ? unit : 0) * sums.size[e] +
-                         (35 + std::ceil(depth / 384)) * 0x1p-24 * sums.size[e] +
+    EXPECT_LE(error, (f.precision ? unit : 0) * sums.size[e] + (35 + std::ceil(depth / 384)) * 0x1p-24 * sums.size[e] +
                          0x1p-134 * sums.operands[e] + (depth + 12) * 0x1p-149)
         << f.text();
     most = std::max(most, error / (unit * sums.size[e]));
@@ -160,8 +154,6 @@ inline void expect_term_errors(Runtime& runtime, Factors f, const TermErrors& c)
 constexpr double any_error = std::numeric_limits<double>::infinity();
 inline float as_drawn(std::mt19937&, float x, int) { return x; }
 inline float of_one_sign(std::mt19937&, float x, int) { return std::fabs(x); }
-inline float graded(std::mt19937& random, float x, int) {
-  return std::ldexp(x, static_cast<int>(random() % 40) - 20);
-}
+inline float graded(std::mt19937& random, float x, int) { return std::ldexp(x, static_cast<int>(random() % 40) - 20); }
 
 }  // namespace hologram::test

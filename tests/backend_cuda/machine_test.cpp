@@ -20,8 +20,7 @@ constexpr uint64_t start = 0x7000000000;
 class OneBlock final : public Blocks {
  public:
   uint8_t* find(uint64_t address, size_t bytes) override {
-    return address >= start && address + bytes <= start + sizeof memory ? memory + (address - start)
-                                                                        : nullptr;
+    return address >= start && address + bytes <= start + sizeof memory ? memory + (address - start) : nullptr;
   }
   alignas(64) uint8_t memory[4096] = {};
 };
@@ -80,10 +79,9 @@ TEST(PtxMachine, RoundsPairs) {
     const std::string_view all = text;
     const size_t comma = all.find(','), end = all.find(';');
     OneBlock memory;
-    const std::string body =
-        "  mov.f32 %f1, " + std::string(all.substr(0, comma)) + ";\n  mov.f32 %f2, " +
-        std::string(all.substr(comma + 2, end - comma - 2)) + ";\n " +
-        std::string(all.substr(end + 1)) + " %r2, %f1, %f2;\n  st.global.u32 [%rd3], %r2;\n";
+    const std::string body = "  mov.f32 %f1, " + std::string(all.substr(0, comma)) + ";\n  mov.f32 %f2, " +
+                             std::string(all.substr(comma + 2, end - comma - 2)) + ";\n " + std::string(all.substr(end + 1)) +
+                             " %r2, %f1, %f2;\n  st.global.u32 [%rd3], %r2;\n";
     ASSERT_EQ(run(kernel(body), memory), "");
     uint32_t x;
     std::memcpy(&x, memory.memory, 4);
@@ -104,34 +102,28 @@ TEST(PtxMachine, RunsEveryThreadOnce) {
 TEST(PtxMachine, FindsRegistersThatNobodyWrote) {
   const std::string text = "  setp.lt.u32 %p1, %r1, 40;\n  @%p1 mov.u32 %r2, 7;\n";
   EXPECT_EQ(said(text + "  @%p1 st.global.u32 [%rd3], %r2;\n"), "");
-  EXPECT_NE(said(text + "  st.global.u32 [%rd3], %r2;\n").find("%r2 is read before it is written"),
-            std::string::npos);
+  EXPECT_NE(said(text + "  st.global.u32 [%rd3], %r2;\n").find("%r2 is read before it is written"), std::string::npos);
 }
 
 TEST(PtxMachine, FindsAccessesOutsideOfBlocks) {
   EXPECT_EQ(said("  st.global.u32 [%rd3+3840], %r1;\n"), "");
-  for (const char* text :
-       {"  st.global.u32 [%rd3+3844], %r1;\n", "  ld.global.u32 %r2, [%rd3+-4];\n"})
+  for (const char* text : {"  st.global.u32 [%rd3+3844], %r1;\n", "  ld.global.u32 %r2, [%rd3+-4];\n"})
     EXPECT_NE(said(text).find("outside of global memory"), std::string::npos) << text;
-  EXPECT_NE(said("  st.shared.u32 [words+256], %r1;\n", shared_words).find("outside of shared"),
-            std::string::npos);
+  EXPECT_NE(said("  st.shared.u32 [words+256], %r1;\n", shared_words).find("outside of shared"), std::string::npos);
 }
 
 TEST(PtxMachine, FindsMisalignedVectors) {
   const std::string store = "  mov.f32 %f1, 0f3F800000;\n  setp.eq.u32 %p1, %r1, 0;\n  @%p1 ";
   EXPECT_EQ(said(store + "st.global.v4.f32 [%rd1+16], {%f1, %f1, %f1, %f1};\n"), "");
-  EXPECT_NE(said(store + "st.global.v4.f32 [%rd1+8], {%f1, %f1, %f1, %f1};\n").find("misaligned"),
-            std::string::npos);
-  EXPECT_NE(said(store + "ld.global.v2.f32 {%f2, %f3}, [%rd1+4];\n").find("misaligned"),
-            std::string::npos);
+  EXPECT_NE(said(store + "st.global.v4.f32 [%rd1+8], {%f1, %f1, %f1, %f1};\n").find("misaligned"), std::string::npos);
+  EXPECT_NE(said(store + "ld.global.v2.f32 {%f2, %f3}, [%rd1+4];\n").find("misaligned"), std::string::npos);
 }
 
 // Thread t writes word t of shared memory and reads word 63 - t.
 constexpr const char* exchange_head =
     "  mov.u32 %r2, words;\n  shl.b32 %r3, %r1, 2;\n  add.s32 %r4, %r2, %r3;\n"
     "  st.shared.u32 [%r4], %r1;\n";
-constexpr const char* exchange_tail =
-    "  sub.s32 %r5, %r2, %r3;\n  ld.shared.u32 %r6, [%r5+252];\n  st.global.u32 [%rd3], %r6;\n";
+constexpr const char* exchange_tail = "  sub.s32 %r5, %r2, %r3;\n  ld.shared.u32 %r6, [%r5+252];\n  st.global.u32 [%rd3], %r6;\n";
 
 TEST(PtxMachine, FindsRacesInSharedMemory) {
   OneBlock memory;
@@ -142,10 +134,8 @@ TEST(PtxMachine, FindsRacesInSharedMemory) {
   EXPECT_EQ(first, 63u);
   // Without the barrier the read comes first, or it does not: both are found.
   for (uint64_t seed = 1; seed < 9; ++seed) {
-    const std::string why =
-        run(kernel(std::string(exchange_head) + exchange_tail, shared_words), memory, 1, seed);
-    EXPECT_TRUE(why.find("a race in shared memory") != why.npos ||
-                why.find("shared memory is read before it is written") != why.npos)
+    const std::string why = run(kernel(std::string(exchange_head) + exchange_tail, shared_words), memory, 1, seed);
+    EXPECT_TRUE(why.find("a race in shared memory") != why.npos || why.find("shared memory is read before it is written") != why.npos)
         << why;
   }
   // The second round writes what others may still read.
@@ -156,16 +146,12 @@ TEST(PtxMachine, FindsRacesInSharedMemory) {
 
 TEST(PtxMachine, ABarrierOfAWarpOrdersItsOwnLanesAlone) {
   // Within a warp: lane l reads word l ^ 31.
-  const std::string mine =
-      std::string(exchange_head) + "  xor.b32 %r5, %r3, 124;\n  add.s32 %r5, %r5, %r2;\n";
+  const std::string mine = std::string(exchange_head) + "  xor.b32 %r5, %r3, 124;\n  add.s32 %r5, %r5, %r2;\n";
   const std::string read = "  ld.shared.u32 %r6, [%r5];\n";
   EXPECT_EQ(said(mine + "  bar.warp.sync -1;\n" + read, shared_words), "");
   EXPECT_NE(said(mine + read, shared_words).find("a race in shared"), std::string::npos);
-  const std::string across =
-      said(std::string(exchange_head) + "  bar.warp.sync -1;\n" + exchange_tail, shared_words);
-  EXPECT_TRUE(across.find("a race in shared memory") != across.npos ||
-              across.find("read before it is written") != across.npos)
-      << across;
+  const std::string across = said(std::string(exchange_head) + "  bar.warp.sync -1;\n" + exchange_tail, shared_words);
+  EXPECT_TRUE(across.find("a race in shared memory") != across.npos || across.find("read before it is written") != across.npos) << across;
 }
 
 TEST(PtxMachine, FindsRacesInGlobalMemory) {
@@ -174,8 +160,7 @@ TEST(PtxMachine, FindsRacesInGlobalMemory) {
   EXPECT_EQ(said("  ld.global.u32 %r2, [%rd1];\n"), "");
   // Of CTAs, whatever barriers stand between.
   EXPECT_EQ(said("  st.global.u32 [%rd3], %r1;\n  bar.sync 0;\n"), "");
-  EXPECT_NE(said("  st.global.u32 [%rd3], %r1;\n  bar.sync 0;\n", "", 2).find("a race in global"),
-            std::string::npos);
+  EXPECT_NE(said("  st.global.u32 [%rd3], %r1;\n  bar.sync 0;\n", "", 2).find("a race in global"), std::string::npos);
   EXPECT_NE(said("  ld.global.u32 %r2, [%rd1];\n  bar.sync 0;\n  setp.eq.u32 %p1, %r1, 0;\n"
                  "  @%p1 st.global.u32 [%rd1], %r2;\n",
                  "", 2)
@@ -184,28 +169,18 @@ TEST(PtxMachine, FindsRacesInGlobalMemory) {
 }
 
 TEST(PtxMachine, FindsMemoryThatNobodyWrote) {
-  EXPECT_NE(
-      said("  ld.shared.u32 %r2, [words];\n", shared_words).find("shared memory is read before"),
-      std::string::npos);
+  EXPECT_NE(said("  ld.shared.u32 %r2, [words];\n", shared_words).find("shared memory is read before"), std::string::npos);
   const char* depot = "  .local .align 8 .b8 depot[8];\n";
-  EXPECT_NE(said("  mov.u64 %rd4, depot;\n  ld.local.u32 %r2, [%rd4];\n", depot)
-                .find("local memory is read before"),
-            std::string::npos);
-  EXPECT_EQ(
-      said("  mov.u64 %rd4, depot;\n  st.local.u32 [%rd4], %r1;\n  ld.local.u32 %r2, [%rd4];\n",
-           depot),
-      "");
+  EXPECT_NE(said("  mov.u64 %rd4, depot;\n  ld.local.u32 %r2, [%rd4];\n", depot).find("local memory is read before"), std::string::npos);
+  EXPECT_EQ(said("  mov.u64 %rd4, depot;\n  st.local.u32 [%rd4], %r1;\n  ld.local.u32 %r2, [%rd4];\n", depot), "");
 }
 
 TEST(PtxMachine, FindsBarriersThatOthersNeverReach) {
   const std::string some = "  setp.lt.u32 %p1, %r1, 32;\n";
   EXPECT_NE(said(some + "  @%p1 ret;\n  bar.sync 0;\n").find("they have ended"), std::string::npos);
-  EXPECT_NE(said(some + "  @%p1 bra $A;\n  bar.sync 0;\n  bra $B;\n$A:\n  bar.sync 0;\n$B:\n")
-                .find("different barriers"),
+  EXPECT_NE(said(some + "  @%p1 bra $A;\n  bar.sync 0;\n  bra $B;\n$A:\n  bar.sync 0;\n$B:\n").find("different barriers"),
             std::string::npos);
-  EXPECT_NE(said("  setp.lt.u32 %p1, %r1, 5;\n  @%p1 ret;\n  bar.warp.sync -1;\n")
-                .find("lanes that have ended"),
-            std::string::npos);
+  EXPECT_NE(said("  setp.lt.u32 %p1, %r1, 5;\n  @%p1 ret;\n  bar.warp.sync -1;\n").find("lanes that have ended"), std::string::npos);
   // Lanes that part and come together again may exchange values.
   EXPECT_EQ(said("  and.b32 %r2, %r1, 1;\n  setp.eq.s32 %p1, %r2, 0;\n  @%p1 bra $A;\n"
                  "  mov.u32 %r2, 9;\n$A:\n  shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1;\n"),
@@ -215,9 +190,8 @@ TEST(PtxMachine, FindsBarriersThatOthersNeverReach) {
 TEST(PtxMachine, RefusesWhatIsNotExact) {
   const std::string head = "  mov.f32 %f1, 0f3F800000;\n";
   EXPECT_EQ(said(head + "  add.rn.f32 %f2, %f1, %f1;\n"), "");
-  for (const char* text : {"add.f32 %f2, %f1, %f1", "add.rn.ftz.f32 %f2, %f1, %f1",
-                           "div.full.f32 %f2, %f1, %f1", "sqrt.approx.f32 %f2, %f1",
-                           "ex2.approx.f32 %f2, %f1", "atom.global.add.f32 %f2, [%rd3], %f1"})
+  for (const char* text : {"add.f32 %f2, %f1, %f1", "add.rn.ftz.f32 %f2, %f1, %f1", "div.full.f32 %f2, %f1, %f1",
+                           "sqrt.approx.f32 %f2, %f1", "ex2.approx.f32 %f2, %f1", "atom.global.add.f32 %f2, [%rd3], %f1"})
     EXPECT_NE(said(head + "  " + text + ";\n"), "") << text;
   EXPECT_THROW(read(kernel("  mov.u32 %r77, 1;\n"), start), Fault);
 }
@@ -315,8 +289,7 @@ TEST(PtxMachine, MultipliesMatrices) {
   OneBlock memory;
   ASSERT_EQ(run(kernel(address + product_of(right), matrix_words), memory), "");
   float row1[16];
-  for (int k = 0; k < 16; ++k)
-    row1[k] = std::array{0.f, 1.f, 2.f, 3.f, 2.f, 3.f, 0.f, 1.f}[static_cast<size_t>(k % 8)];
+  for (int k = 0; k < 16; ++k) row1[k] = std::array{0.f, 1.f, 2.f, 3.f, 2.f, 3.f, 0.f, 1.f}[static_cast<size_t>(k % 8)];
   for (int row = 0; row < 16; ++row)
     for (int column = 0; column < 8; ++column) {
       float wanted = 0, found;

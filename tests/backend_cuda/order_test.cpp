@@ -22,8 +22,7 @@ struct Launches {
   std::vector<Launch> all;
 
   /// The workspace's bytes [first, first + count), too.
-  void add(const std::vector<uint64_t>& reads, const std::vector<uint64_t>& writes,
-           size_t first = 0, size_t count = 0) {
+  void add(const std::vector<uint64_t>& reads, const std::vector<uint64_t>& writes, size_t first = 0, size_t count = 0) {
     Touches t{{}, first, count};
     Launch l;
     for (const auto* which : {&reads, &writes})
@@ -38,8 +37,7 @@ struct Launches {
   std::vector<std::vector<size_t>> edges() const {
     const LaunchOrder order(all);
     std::vector<std::vector<size_t>> out;
-    for (size_t l = 0; l < all.size(); ++l)
-      out.emplace_back(order.before(l).begin(), order.before(l).end());
+    for (size_t l = 0; l < all.size(); ++l) out.emplace_back(order.before(l).begin(), order.before(l).end());
     return out;
   }
 };
@@ -117,8 +115,7 @@ TEST(CudaOrder, WorkspacesLieSideBySideUpToSomeSize) {
   size_t all = 0;
   EXPECT_EQ(places({100, 0, 300, 256}, &all), (std::vector<size_t>{0, 256, 256, 768}));
   EXPECT_EQ(all, 1024u);
-  EXPECT_EQ(places({6 * mib, 9 * mib, 4 * mib, 12 * mib}, &all),
-            (std::vector<size_t>{0, 6 * mib, 0, 4 * mib}));
+  EXPECT_EQ(places({6 * mib, 9 * mib, 4 * mib, 12 * mib}, &all), (std::vector<size_t>{0, 6 * mib, 0, 4 * mib}));
   EXPECT_EQ(all, 16 * mib);
   EXPECT_EQ(places({mib, 40 * mib, mib}, &all), (std::vector<size_t>{0, 0, 0}));
   EXPECT_EQ(all, 40 * mib);

@@ -11,26 +11,23 @@ namespace {
 // Of floats by terms, of 16 bits by tensor cores alone; few rows have kernels of their own where
 // they are known.
 TEST_F(CudaDevice, ProductsOfIntegersAreExact) {
-  const std::array<int64_t, 3> shapes[] = {
-      {1, 1, 1},      {3, 0, 5},     {16, 16, 8},  {130, 40, 72}, {5, 33, 200},
-      {257, 64, 129}, {1, 700, 37},  {2, 256, 64}, {3, 264, 9},   {4, 31, 17},
-      {3, 800, 7},    {16, 40, 130}, {11, 900, 70}};
+  const std::array<int64_t, 3> shapes[] = {{1, 1, 1},      {3, 0, 5},     {16, 16, 8},  {130, 40, 72}, {5, 33, 200},
+                                           {257, 64, 129}, {1, 700, 37},  {2, 256, 64}, {3, 264, 9},   {4, 31, 17},
+                                           {3, 800, 7},    {16, 40, 130}, {11, 900, 70}};
   for (const char* type : {"bf16", "f16", "f32"})
     for (const bool left : {false, true})
       for (const bool right : {false, true})
         for (const auto& [m, depth, n] : shapes) {
           if (type[1] == '3' ? m > 16 : depth > 700) continue;
           expect_exact(runtime(), {type, {left, right}, m, depth, n});
-          if (!left && right && m <= 16)
-            expect_exact(runtime(), {type, {left, right}, m, depth, n, 0, std::to_string(m)});
+          if (!left && right && m <= 16) expect_exact(runtime(), {type, {left, right}, m, depth, n, 0, std::to_string(m)});
         }
 }
 
 TEST_F(CudaDevice, TensorCoresMultiplyBytes) {
   for (const char* left : {"i8", "u8"})
     for (const char* right : {"i8", "u8"})
-      for (const auto& sizes : std::vector<std::array<int64_t, 3>>{
-               {1, 1, 1}, {3, 0, 5}, {17, 65, 9}, {130, 40, 72}, {5, 1333, 20}})
+      for (const auto& sizes : std::vector<std::array<int64_t, 3>>{{1, 1, 1}, {3, 0, 5}, {17, 65, 9}, {130, 40, 72}, {5, 1333, 20}})
         expect_byte_product(runtime(), left, right, sizes);
 }
 
@@ -77,8 +74,7 @@ TEST_F(CudaDevice, TensorCoresKeepInfinityAndNan) {
 
 TEST_F(CudaDevice, TermsStayWithinTheirBound) {
   for (const TermErrors& c :
-       {TermErrors{"normal", as_drawn, 1.5, 0.2}, TermErrors{"of one sign", of_one_sign, 8, 1.5},
-        TermErrors{"graded", graded, 3.5, 1.5},
+       {TermErrors{"normal", as_drawn, 1.5, 0.2}, TermErrors{"of one sign", of_one_sign, 8, 1.5}, TermErrors{"graded", graded, 3.5, 1.5},
         TermErrors{"near the smallest", as_drawn, any_error, any_error, 0, -122}})
     expect_term_errors(runtime(), {"f32", {false, false}, 20, 1100, 24}, c);
 }
@@ -128,8 +124,7 @@ TEST_F(CudaBackend, ProductsOfFewTilesAreCutIntoParts) {
   for (const char* rows : {"s0", "2", "9"}) {
     SCOPED_TRACE(rows);
     const int64_t m = rows[0] == 's' ? 9 : std::atoi(rows), depth = 1000, n = 40;
-    std::vector<float> left(static_cast<size_t>(m * depth)), right(static_cast<size_t>(depth * n)),
-        out(static_cast<size_t>(m * n));
+    std::vector<float> left(static_cast<size_t>(m * depth)), right(static_cast<size_t>(depth * n)), out(static_cast<size_t>(m * n));
     for (auto* factor : {&left, &right})
       for (float& x : *factor) x = normal(random);
     const auto bytes = [](std::vector<float>& v) { return std::as_writable_bytes(std::span(v)); };
@@ -137,8 +132,7 @@ TEST_F(CudaBackend, ProductsOfFewTilesAreCutIntoParts) {
     auto launches = [&](int64_t k, bool reproducible) {
       const int64_t before = counted("launches");
       std::ranges::fill(out, -1.0f);
-      run_program(runtime(), float_product("f32", false, true, rows, reproducible), buffers,
-                  std::array{m, k, n});
+      run_program(runtime(), float_product("f32", false, true, rows, reproducible), buffers, std::array{m, k, n});
       return counted("launches") - before;
     };
     EXPECT_EQ(launches(200, false), 1);
@@ -166,9 +160,7 @@ TEST_F(CudaBackend, ProductsOfFewTilesAreCutIntoParts) {
 // Many tiles keep the device busy without parts.
 TEST_F(CudaBackend, PartsOfProductsMakeAsManyCtasAsAreOfUse) {
   const Expr parts = cuda::compile(float_product("bf16", false, false)).facts.parts;
-  auto of = [&](int64_t m, int64_t depth, int64_t n) {
-    return parts.eval(std::array{m, depth, n});
-  };
+  auto of = [&](int64_t m, int64_t depth, int64_t n) { return parts.eval(std::array{m, depth, n}); };
   EXPECT_EQ(of(128, 4096, 128), 16);         // of 256 values of k
   EXPECT_EQ(of(128, 1 << 20, 128 * 4), 32);  // of 128 CTAs
   EXPECT_EQ(of(128 * 8, 4096, 128 * 8), 2);
@@ -178,9 +170,7 @@ TEST_F(CudaBackend, PartsOfProductsMakeAsManyCtasAsAreOfUse) {
 }
 
 TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
-  auto has = [&](const atlas::Program& p, const char* text) {
-    return runtime().backend().dump(p, "asm")->find(text) != std::string::npos;
-  };
+  auto has = [&](const atlas::Program& p, const char* text) { return runtime().backend().dump(p, "asm")->find(text) != std::string::npos; };
   for (const char* type : {"bf16", "f16"}) {
     const atlas::Program p = float_product(type, false, false);
     EXPECT_TRUE(has(p, "mma.sync.aligned.m16n8k16.row.col.f32"));
@@ -189,8 +179,7 @@ TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
     EXPECT_TRUE(has(p, "ld.global.v4"));
   }
   const atlas::Program single = float_product("f32", false, true);
-  for (const char* text : {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16", "cvt.rn.bf16x2.f32",
-                           "ld.global.v4.f32", "st.shared.v4"})
+  for (const char* text : {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16", "cvt.rn.bf16x2.f32", "ld.global.v4.f32", "st.shared.v4"})
     EXPECT_TRUE(has(single, text)) << text;
   EXPECT_FALSE(has(float_product("f32", false, true, "s0", true), "mma.sync"));
   EXPECT_TRUE(has(byte_product("i8", "i8"), "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"));
@@ -213,9 +202,8 @@ TEST_F(CudaBackend, KernelsUseTheInstructionsThatTheyAreMadeFor) {
 TEST_F(CudaBackend, ProductsKeepTheirSumsInRegisters) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
   const std::tuple<const char*, const char*, bool, int> cases[] = {
-      {"bf16", "s0", false, 128}, {"f32", "s0", true, 128}, {"f32", "s0", false, 255},
-      {"bf16", "2", false, 168},  {"f32", "2", false, 168}, {"bf16", "16", false, 168},
-      {"f32", "16", false, 168}};
+      {"bf16", "s0", false, 128}, {"f32", "s0", true, 128},   {"f32", "s0", false, 255}, {"bf16", "2", false, 168},
+      {"f32", "2", false, 168},   {"bf16", "16", false, 168}, {"f32", "16", false, 168}};
   for (const auto& [type, rows, reproducible, most] : cases)
     for (const char* gpu : {"sm_80", "sm_90a"}) {
       SCOPED_TRACE(fmt::format("{} {} {} {}", type, rows, reproducible, gpu));
@@ -225,8 +213,7 @@ TEST_F(CudaBackend, ProductsKeepTheirSumsInRegisters) {
     }
   for (const char* gpu : {"sm_80", "sm_90a"}) {
     SCOPED_TRACE(gpu);
-    expect_registers(assembled(*runtime().backend().dump(byte_product("u8", "i8"), "asm"), gpu),
-                     255);
+    expect_registers(assembled(*runtime().backend().dump(byte_product("u8", "i8"), "asm"), gpu), 255);
   }
 }
 

@@ -10,8 +10,7 @@ std::vector<std::pair<std::string, atlas::Program>> rendered() {
   std::vector<std::pair<std::string, atlas::Program>> all = corpus();
   for (DType t : {DType::f32, DType::f64, DType::i32, DType::i64})
     for (Op op : {Op::add, Op::mul, Op::div, Op::max})
-      all.emplace_back(std::string(name_of(t)) + "_" + std::string(ir::name_of(op)),
-                       elementwise(op, t, 2, t));
+      all.emplace_back(std::string(name_of(t)) + "_" + std::string(ir::name_of(op)), elementwise(op, t, 2, t));
   all.emplace_back("scan", row_scan(Op::reduce_sum, DType::f32));
   all.emplace_back("order", row_order(DType::f64, true));
   all.emplace_back("scatter_columns", scattered(DType::f32, Op::add, sym(3)));
@@ -37,8 +36,7 @@ TEST_F(CudaBackend, PtxRoundsAsTheOthersDo) {
   for (const auto& [name, program] : rendered()) {
     const std::string ptx = *runtime().backend().dump(program, "asm");
     ASSERT_NE(ptx.find(".visible .entry hologram_kernel"), std::string::npos) << name;
-    for (const char* banned :
-         {".ftz", ".approx", ".full", "ld.global.nc", "\tatom.", "\tred.", "call"})
+    for (const char* banned : {".ftz", ".approx", ".full", "ld.global.nc", "\tatom.", "\tred.", "call"})
       EXPECT_EQ(ptx.find(banned), std::string::npos) << name << ": " << banned;
     EXPECT_EQ(ptx.find("fma"), ptx.find("fma.rn")) << name;
   }
@@ -46,9 +44,7 @@ TEST_F(CudaBackend, PtxRoundsAsTheOthersDo) {
 
 // But for rows so short that a thread of each column takes them whole.
 TEST_F(CudaBackend, WarpsOwnThePlacesOfScatters) {
-  auto owned = [](const atlas::Program& p) {
-    return cuda::dump_ptx(p).find("vote.sync.ballot") != std::string::npos;
-  };
+  auto owned = [](const atlas::Program& p) { return cuda::dump_ptx(p).find("vote.sync.ballot") != std::string::npos; };
   for (Expr width : {sym(3), Expr(1), Expr(300)}) {
     atlas::Program p = scattered(DType::f32, Op::add, width);
     EXPECT_TRUE(owned(p)) << width.str();
@@ -75,8 +71,7 @@ TEST_F(CudaBackend, PtxAssembles) {
     std::string ptx = *runtime().backend().dump(program, "asm");
     const std::string own = "_" + std::to_string(number++);
     auto rename = [&](const std::string& word) {
-      for (size_t at = 0; (at = ptx.find(word, at)) != ptx.npos; at += word.size() + own.size())
-        ptx.insert(at + word.size(), own);
+      for (size_t at = 0; (at = ptx.find(word, at)) != ptx.npos; at += word.size() + own.size()) ptx.insert(at + word.size(), own);
     };
     rename("hologram_kernel");
     rename("hologram_merge");
@@ -94,8 +89,7 @@ TEST_F(CudaBackend, PtxAssembles) {
   }
   std::ofstream(base + ".ptx") << all;
   for (const char* gpu : {"sm_80", "sm_90a"}) {
-    const std::string command = assembler + " -O1 -arch=" + gpu + " " + base + ".ptx -o " + base +
-                                ".cubin > " + base + ".log 2>&1";
+    const std::string command = assembler + " -O1 -arch=" + gpu + " " + base + ".ptx -o " + base + ".cubin > " + base + ".log 2>&1";
     const int status = std::system(command.c_str());
     std::ifstream log(base + ".log");
     const std::string words((std::istreambuf_iterator<char>(log)), {});

@@ -9,8 +9,7 @@ namespace {
 class CudaSettings : public CudaBackend {
  protected:
   void TearDown() override {
-    for (const char* name : {"HOLOGRAM_CUDA_SYNC", "HOLOGRAM_CUDA_BLOCK", "HOLOGRAM_AUTO"})
-      unsetenv(name);
+    for (const char* name : {"HOLOGRAM_CUDA_SYNC", "HOLOGRAM_CUDA_BLOCK", "HOLOGRAM_AUTO"}) unsetenv(name);
     CudaBackend::TearDown();
   }
 };
@@ -24,13 +23,9 @@ TEST_F(CudaSettings, WithSyncAFailureIsToldByItsLaunch) {
     EXPECT_EQ(out, std::vector<float>(100, 2.5f));
     inject("kernel", 0);
     const std::string words = add(out, fresh);
-    EXPECT_TRUE(words.starts_with(*sync == '1' ? "cuda: running kernel "
-                                               : "cuda: waiting for the device: "))
-        << words;
+    EXPECT_TRUE(words.starts_with(*sync == '1' ? "cuda: running kernel " : "cuda: waiting for the device: ")) << words;
     EXPECT_TRUE(words.ends_with("unspecified launch failure (error 719)")) << words;
-    EXPECT_EQ(words.find(", hologram_kernel (1 CTAs of 256 threads, 0 bytes of shared memory): ") !=
-                  words.npos,
-              *sync == '1');
+    EXPECT_EQ(words.find(", hologram_kernel (1 CTAs of 256 threads, 0 bytes of shared memory): ") != words.npos, *sync == '1');
     inject("nothing", 0);
     ASSERT_EQ(add(out, fresh), "");
   }
@@ -43,13 +38,11 @@ TEST_F(CudaSettings, ABlockIsHowManyThreadsACtaHas) {
     setenv("HOLOGRAM_CUDA_BLOCK", block, 1);
     Runtime fresh("cuda");
     EXPECT_NE(fresh.backend().code_key(), usual);
-    EXPECT_NE(fresh.backend().dump(program, "ptx")->find(std::string(".maxntid ") + block),
-              std::string::npos);
+    EXPECT_NE(fresh.backend().dump(program, "ptx")->find(std::string(".maxntid ") + block), std::string::npos);
     std::vector<float> out(5000);
     inject("launch", 0);
     const std::string refused = add(out, fresh);
-    EXPECT_NE(refused.find(std::string(" of ") + block + " threads, 0 bytes"), std::string::npos)
-        << refused;
+    EXPECT_NE(refused.find(std::string(" of ") + block + " threads, 0 bytes"), std::string::npos) << refused;
     inject("nothing", 0);
     ASSERT_EQ(add(out, fresh), "");
     EXPECT_EQ(out, std::vector<float>(5000, 2.5f));

@@ -27,13 +27,12 @@ atlas::Program thin_program(const ThinCase& c, bool known_rows) {
 // The launch of a program whose rows are s0, on four multiprocessors.
 cuda::Grid launch_of(Runtime& runtime, const atlas::Program& program, const ThinCase& c) {
   const std::shared_ptr<const Kernel> kernel = runtime.kernels().get(program);
-  return cuda::make_grid(*static_cast<const cuda::LoadedKernel*>(kernel->code),
-                         std::array{c.m, c.depth, c.n}, 1, 4);
+  return cuda::make_grid(*static_cast<const cuda::LoadedKernel*>(kernel->code), std::array{c.m, c.depth, c.n}, 1, 4);
 }
 
 // x along k, y along k; a number of float32 keeps its upper half where the type has 16 bits.
-std::vector<float> multiply_thin(Runtime& runtime, const ThinCase& c, std::vector<float>& x,
-                                 std::vector<float>& y, bool known_rows = false) {
+std::vector<float> multiply_thin(Runtime& runtime, const ThinCase& c, std::vector<float>& x, std::vector<float>& y,
+                                 bool known_rows = false) {
   auto narrow = [&](std::vector<float>& from) {
     std::vector<std::byte> out;
     const size_t size = c.type == "f32" ? 4 : 2;
@@ -91,8 +90,7 @@ TEST_F(CudaThinDevice, TheirNumberDecides) {
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < c.n; ++j)
           for (int64_t k = 0; k < c.depth; ++k)
-            wanted[static_cast<size_t>(i * c.n + j)] +=
-                x[static_cast<size_t>(i * c.depth + k)] * y[static_cast<size_t>(j * c.depth + k)];
+            wanted[static_cast<size_t>(i * c.n + j)] += x[static_cast<size_t>(i * c.depth + k)] * y[static_cast<size_t>(j * c.depth + k)];
       EXPECT_EQ(wrong_places(out, wanted, m, c.n), "");
     }
 }
@@ -100,8 +98,7 @@ TEST_F(CudaThinDevice, TheirNumberDecides) {
 TEST_F(CudaThinDevice, LeaveToChainsWhatTermsCannotHold) {
   const float infinity = std::numeric_limits<float>::infinity();
   const ThinCase c{.type = "f32", .m = 3};
-  std::vector<float> x(static_cast<size_t>(c.m * c.depth), 0.5f),
-      y(static_cast<size_t>(c.n * c.depth), 0.5f);
+  std::vector<float> x(static_cast<size_t>(c.m * c.depth), 0.5f), y(static_cast<size_t>(c.n * c.depth), 0.5f);
   x[5] = infinity;
   x[static_cast<size_t>(c.depth) + 590] = std::numeric_limits<float>::max();
   const std::vector<float> out = multiply_thin(runtime(), c, x, y);
@@ -150,8 +147,7 @@ TEST(CudaThin, AssembleWithoutSpills) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
   for (const char* type : {"bf16", "f16", "f32"})
     for (const auto& [capability, gpu] : {std::pair{80, "sm_80"}, {80, "sm_90a"}, {90, "sm_90a"}}) {
-      const std::string words =
-          assembled(cuda::dump_ptx(float_product(type, false, true), capability), gpu);
+      const std::string words = assembled(cuda::dump_ptx(float_product(type, false, true), capability), gpu);
       EXPECT_EQ(words.find("C75"), words.npos) << words;
       expect_registers(words, 255);
     }

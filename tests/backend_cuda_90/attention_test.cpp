@@ -28,24 +28,19 @@ class CudaWideAttention : public CudaBackend {
 using CudaWideAttentionDevice = CudaDevice90;
 
 double half_value(uint16_t bits, DType type) {
-  if (type == DType::bf16)
-    return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
+  if (type == DType::bf16) return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
   const int e = bits >> 10 & 31, m = bits & 1023;
-  const double x = e == 0    ? std::ldexp(m, -24)
-                   : e == 31 ? (m ? NAN : INFINITY)
-                             : std::ldexp(1024 + m, e - 25);
+  const double x = e == 0 ? std::ldexp(m, -24) : e == 31 ? (m ? NAN : INFINITY) : std::ldexp(1024 + m, e - 25);
   return bits >> 15 ? -x : x;
 }
 
 uint16_t half_of(double x, DType type) {  // of numbers in (-4, 4), towards zero
-  if (type == DType::bf16)
-    return static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(x)) >> 16);
+  if (type == DType::bf16) return static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(x)) >> 16);
   const double a = std::fabs(x);
   const auto sign = static_cast<uint16_t>(x < 0 ? 0x8000 : 0);
   if (a < std::ldexp(1.0, -14)) return sign;
   const int e = std::ilogb(a);
-  return static_cast<uint16_t>(sign | (e + 15) << 10 |
-                               (static_cast<int>(std::ldexp(a, 10 - e)) - 1024));
+  return static_cast<uint16_t>(sign | (e + 15) << 10 | (static_cast<int>(std::ldexp(a, 10 - e)) - 1024));
 }
 
 using Data = std::vector<std::vector<std::byte>>;
@@ -101,11 +96,9 @@ std::vector<double> numbers(const std::vector<std::byte>& data, DType type) {
 
 // Whether the results are the interpreter's but for roundings, and whether warpgroups computed
 // them.
-void expect_attention(Runtime& runtime, const attentions::Case& c, const attentions::More& more,
-                      bool wide = true) {
+void expect_attention(Runtime& runtime, const attentions::Case& c, const attentions::More& more, bool wide = true) {
   std::ostringstream name;
-  name << c << (more.log_sums ? " log sums" : "") << " window " << more.window << " cap "
-       << more.cap;
+  name << c << (more.log_sums ? " log sums" : "") << " window " << more.window << " cap " << more.cap;
   SCOPED_TRACE(name.str());
   const atlas::Program program = attentions::attention(c, more);
   const Data data = data_of(program, c, 7);
@@ -116,13 +109,8 @@ void expect_attention(Runtime& runtime, const attentions::Case& c, const attenti
   maps.expect(wide ? 3 : 0);
   for (size_t b = attentions::out_buffer; b < program.buffers.size(); ++b) {
     const DType type = program.buffers[b].dtype;
-    const double unit = type == DType::bf16     ? 0x1p-7
-                        : type == DType::f16    ? 0x1p-9
-                        : c.dtype == DType::f32 ? 0x1p-18
-                                                : 0x1p-12;
-    const auto near = [&](double x, double y) {
-      return x == y || std::fabs(x - y) <= unit * (0.25 + 2 * std::fabs(y));
-    };
+    const double unit = type == DType::bf16 ? 0x1p-7 : type == DType::f16 ? 0x1p-9 : c.dtype == DType::f32 ? 0x1p-18 : 0x1p-12;
+    const auto near = [&](double x, double y) { return x == y || std::fabs(x - y) <= unit * (0.25 + 2 * std::fabs(y)); };
     const auto x = numbers(got[b], type), y = numbers(wanted[b], type);
     const int64_t columns = b == attentions::out_buffer ? c.values : 1;
     EXPECT_EQ(wrong_places(x, y, std::ssize(x) / columns, columns, near), "") << "buffer " << b;
@@ -142,10 +130,8 @@ TEST_F(CudaWideAttentionDevice, IsTheInterpreters) {
 // Fewer numbers than boxes have, heads that share keys and values or lie between queries, sizes
 // that calls choose, blocks of keys that nobody sees.
 TEST_F(CudaWideAttentionDevice, TakesOtherSizes) {
-  for (attentions::Case c :
-       {attentions::Case{2, 1, 1, 65, 1, 24, 40}, attentions::Case{1, 4, 2, 200, 140, 80, 96},
-        attentions::Case{1, 6, 2, 129, 129, 16, 16, true},
-        attentions::Case{2, 2, 1, 300, 70, 40, 128, true}}) {
+  for (attentions::Case c : {attentions::Case{2, 1, 1, 65, 1, 24, 40}, attentions::Case{1, 4, 2, 200, 140, 80, 96},
+                             attentions::Case{1, 6, 2, 129, 129, 16, 16, true}, attentions::Case{2, 2, 1, 300, 70, 40, 128, true}}) {
     c.dtype = DType::bf16;
     expect_attention(runtime(), c, {.log_sums = true});
     c.symbolic = true;
@@ -156,8 +142,7 @@ TEST_F(CudaWideAttentionDevice, TakesOtherSizes) {
 }
 
 TEST_F(CudaWideAttentionDevice, RunsScoreBodies) {
-  for (const attentions::Score score :
-       {attentions::Score::key_bias, attentions::Score::full_bias, attentions::Score::keep_mask})
+  for (const attentions::Score score : {attentions::Score::key_bias, attentions::Score::full_bias, attentions::Score::keep_mask})
     for (const bool causal : {false, true}) {
       attentions::Case c{1, 2, 2, 131, 190, 64, 64, causal, score};
       c.dtype = score == attentions::Score::full_bias ? DType::f16 : DType::bf16;
@@ -174,9 +159,8 @@ TEST_F(CudaWideAttentionDevice, RunsScoreBodies) {
 // Few queries, deep heads, strides that are no multiple of 16 bytes and keys that lie along
 // themselves are left to the other kernel.
 TEST_F(CudaWideAttentionDevice, OthersAreLeft) {
-  for (attentions::Case c :
-       {attentions::Case{1, 2, 2, 64, 130, 64, 64}, attentions::Case{1, 1, 1, 130, 70, 136, 136},
-        attentions::Case{1, 1, 1, 130, 70, 20, 24}}) {
+  for (attentions::Case c : {attentions::Case{1, 2, 2, 64, 130, 64, 64}, attentions::Case{1, 1, 1, 130, 70, 136, 136},
+                             attentions::Case{1, 1, 1, 130, 70, 20, 24}}) {
     c.dtype = DType::bf16;
     expect_attention(runtime(), c, {}, false);
   }
@@ -206,16 +190,13 @@ TEST_F(CudaWideAttentionDevice, MendsWhatIsNotFinite) {
   const atlas::Program program = attentions::attention(c);
   static const auto interpreter = std::make_shared<Runtime>("interp");
   constexpr auto q = attentions::q_buffer, k = attentions::k_buffer, v = attentions::v_buffer;
-  const std::pair<int, float> odd[] = {{q, INFINITY}, {q, 3.4e38f}, {k, -INFINITY}, {k, NAN},
-                                       {v, INFINITY}, {v, 3.4e38f}, {v, 1}};
+  const std::pair<int, float> odd[] = {{q, INFINITY}, {q, 3.4e38f}, {k, -INFINITY}, {k, NAN}, {v, INFINITY}, {v, 3.4e38f}, {v, 1}};
   for (const auto& [buffer, x] : odd) {
     Data data = data_of(program, c, 3);
     std::memcpy(data[static_cast<size_t>(buffer)].data() + 4 * 37, &x, 4);
-    const auto wanted =
-        numbers(run_on(*interpreter, program, c, data)[attentions::out_buffer], DType::f32);
+    const auto wanted = numbers(run_on(*interpreter, program, c, data)[attentions::out_buffer], DType::f32);
     const Counted maps("maps");
-    const auto got =
-        numbers(run_on(runtime(), program, c, data)[attentions::out_buffer], DType::f32);
+    const auto got = numbers(run_on(runtime(), program, c, data)[attentions::out_buffer], DType::f32);
     maps.expect(3);
     for (size_t n = 0; n < got.size(); ++n) {
       SCOPED_TRACE(fmt::format("{} in buffer {}: {}", x, buffer, n));
@@ -239,26 +220,24 @@ struct AttentionRung {
 
 std::ostream& operator<<(std::ostream& out, const AttentionRung& r) { return out << r.name; }
 
-const AttentionRung attention_rungs[] = {
-    {"block", {1, 1, 1, 128, 64, 64, 64}},
-    {"two_blocks", {1, 1, 1, 128, 128, 64, 64}},
-    {"blocks", {1, 1, 1, 128, 640, 64, 64}},
-    {"queries", {1, 1, 1, 400, 128, 64, 64}},
-    {"f16", {1, 1, 1, 128, 128, 64, 64}, DType::f16},
-    {"deep", {1, 1, 1, 128, 256, 128, 128}},
-    {"ragged", {1, 1, 1, 130, 70, 80, 96}},
-    {"heads", {2, 4, 2, 128, 128, 64, 64}},
-    {"causal", {1, 1, 1, 256, 256, 64, 64, true}},
-    {"bias", {1, 1, 1, 128, 128, 64, 64, false, attentions::Score::key_bias}},
-    {"deep_causal_bias", {1, 2, 1, 256, 256, 128, 128, true, attentions::Score::key_bias}},
-    {"log_sums", {1, 1, 1, 128, 256, 64, 64}, DType::bf16, {.log_sums = true}},
-    {"f32", {1, 1, 1, 256, 256, 16, 16}, DType::f32},
-    {"f32_deep", {1, 1, 1, 256, 320, 64, 64}, DType::f32},
-    {"f32_causal", {1, 2, 1, 300, 300, 32, 64, true}, DType::f32, {.log_sums = true}},
-    {"device", {4, 16, 16, 512, 512, 64, 64, true}}};
+const AttentionRung attention_rungs[] = {{"block", {1, 1, 1, 128, 64, 64, 64}},
+                                         {"two_blocks", {1, 1, 1, 128, 128, 64, 64}},
+                                         {"blocks", {1, 1, 1, 128, 640, 64, 64}},
+                                         {"queries", {1, 1, 1, 400, 128, 64, 64}},
+                                         {"f16", {1, 1, 1, 128, 128, 64, 64}, DType::f16},
+                                         {"deep", {1, 1, 1, 128, 256, 128, 128}},
+                                         {"ragged", {1, 1, 1, 130, 70, 80, 96}},
+                                         {"heads", {2, 4, 2, 128, 128, 64, 64}},
+                                         {"causal", {1, 1, 1, 256, 256, 64, 64, true}},
+                                         {"bias", {1, 1, 1, 128, 128, 64, 64, false, attentions::Score::key_bias}},
+                                         {"deep_causal_bias", {1, 2, 1, 256, 256, 128, 128, true, attentions::Score::key_bias}},
+                                         {"log_sums", {1, 1, 1, 128, 256, 64, 64}, DType::bf16, {.log_sums = true}},
+                                         {"f32", {1, 1, 1, 256, 256, 16, 16}, DType::f32},
+                                         {"f32_deep", {1, 1, 1, 256, 320, 64, 64}, DType::f32},
+                                         {"f32_causal", {1, 2, 1, 300, 300, 32, 64, true}, DType::f32, {.log_sums = true}},
+                                         {"device", {4, 16, 16, 512, 512, 64, 64, true}}};
 
-class CudaAttentionLadderDevice : public CudaDevice90,
-                                  public testing::WithParamInterface<AttentionRung> {};
+class CudaAttentionLadderDevice : public CudaDevice90, public testing::WithParamInterface<AttentionRung> {};
 
 TEST_P(CudaAttentionLadderDevice, IsTheInterpreters) {
   attentions::Case c = GetParam().c;
@@ -272,8 +251,7 @@ std::vector<AttentionRung> rungs_of_attention() {
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaAttentionLadderDevice);  // over the emulator
-INSTANTIATE_TEST_SUITE_P(Attention, CudaAttentionLadderDevice,
-                         testing::ValuesIn(rungs_of_attention()),
+INSTANTIATE_TEST_SUITE_P(Attention, CudaAttentionLadderDevice, testing::ValuesIn(rungs_of_attention()),
                          [](const auto& i) { return std::string(i.param.name); });
 
 TEST_F(CudaWideAttention, AssemblesWithoutSpills) {
@@ -300,8 +278,7 @@ TEST_F(CudaWideAttention, AssemblesWithoutSpills) {
     ASSERT_NE(ptx.find("wgmma.mma_async"), ptx.npos);
     // All but the powers of two round to nearest.
     const std::string exact = std::regex_replace(ptx, std::regex("ex2.approx.ftz.f32"), "");
-    for (const char* banned : {".ftz", ".approx", ".full", "ld.global.nc"})
-      EXPECT_EQ(exact.find(banned), exact.npos) << banned;
+    for (const char* banned : {".ftz", ".approx", ".full", "ld.global.nc"}) EXPECT_EQ(exact.find(banned), exact.npos) << banned;
     const std::string words = assembled(ptx, "sm_90a");
     EXPECT_EQ(words.find("C75"), words.npos) << words;
     const size_t own = words.find("Compiling entry function 'hologram_wide'");
@@ -316,8 +293,7 @@ TEST_F(CudaWideAttention, AssemblesWithoutSpills) {
 std::vector<int> powers_beside_products(const std::string& code) {
   std::vector<int> out;
   const std::string wait = "WARPGROUP.DEPBAR.LE gsb0, 0x";
-  for (size_t at = code.find(".text.hologram_wide:");
-       (at = code.find(wait + "1", at)) < code.size();) {
+  for (size_t at = code.find(".text.hologram_wide:"); (at = code.find(wait + "1", at)) < code.size();) {
     const size_t end = code.find(wait + "0", at);
     out.push_back(0);
     for (; (at = code.find("MUFU.EX2", at)) < end; ++at) ++out.back();
@@ -374,8 +350,7 @@ TEST_F(CudaWideAttention, FactsAreStored) {
   EXPECT_EQ(uneven->ctas, uneven->tiles);
   c.causal = false;
   c.batch = 100;
-  const auto even =
-      cuda::wide_grid(*cuda::compile(attentions::attention(c), 90).facts.wide, {}, 132);
+  const auto even = cuda::wide_grid(*cuda::compile(attentions::attention(c), 90).facts.wide, {}, 132);
   ASSERT_TRUE(even);
   EXPECT_EQ(even->ctas, 132);
   EXPECT_FALSE(cuda::compile(attentions::attention(c)).facts.wide);

@@ -45,17 +45,14 @@ class CudaKeptDevice : public CudaDevice90 {
   }
   std::shared_ptr<Executable> compile(bool fixed, bool turned = false, bool twice = false) {
     ir::Graph g;
-    auto parameter = [&](int number, const Shape& shape) {
-      return g.parameter(number, DType::f32, shape, contiguous_strides(shape));
-    };
+    auto parameter = [&](int number, const Shape& shape) { return g.parameter(number, DType::f32, shape, contiguous_strides(shape)); };
     auto dot = [&](Value a, Value b) { return g.make(Op::dot_general, {a, b}, {.ints = {0}}); };
     Value x = parameter(0, {m, depth});
     Value w = turned ? g.permute(parameter(1, {n, depth}), {1, 0}) : parameter(1, {depth, n});
     Value y = dot(x, w);
     if (twice) y = dot(y, parameter(2, {n, n}));
     g.outputs.push_back({y, contiguous_strides(y->shape), -1});
-    return Executable::compile(g, {.static_parameters = {false, fixed, fixed}, .graphs = twice},
-                               runtime_);
+    return Executable::compile(g, {.static_parameters = {false, fixed, fixed}, .graphs = twice}, runtime_);
   }
   // The result, and how many kernels ran.
   std::pair<std::vector<float>, int64_t> call(Executable& e, Kept* kept = nullptr) {
@@ -136,21 +133,18 @@ epilogue
   store.f32 b2[i1 + 128*i0], %0
 )";
   EXPECT_TRUE(cuda::compile(atlas::assemble(text), 90).facts.wide->computed());
-  text.replace(text.find("%7 = add.f32 %4, %6"), 19,
-               "%7 = neg.f32 %6\n  %8 = neg.f32 %7\n  %9 = add.f32 %4, %8");
+  text.replace(text.find("%7 = add.f32 %4, %6"), 19, "%7 = neg.f32 %6\n  %8 = neg.f32 %7\n  %9 = add.f32 %4, %8");
   EXPECT_FALSE(cuda::compile(atlas::assemble(text), 90).facts.wide->computed());
 }
 
 TEST_F(CudaKeptDevice, HoldEveryNumber) {
-  const float infinity = std::numeric_limits<float>::infinity(),
-              most = std::numeric_limits<float>::max();
+  const float infinity = std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::max();
   const float special[] = {infinity,  -infinity,  std::nanf(""), most, -most, 3.3961776e38f,
                            0x1p-126f, -0x1p-130f, 0x1p-133f,     0.0f, 1.0f,  0x1.fffffep0f};
   std::ranges::fill(x_, 0.0f);
   std::ranges::fill(w_, 0.0f);
   for (int64_t j = 0; j < n; ++j)  // each result is one number of the weight
-    w_[static_cast<size_t>(j % depth * n + j)] =
-        special[static_cast<size_t>(j) % std::size(special)];
+    w_[static_cast<size_t>(j % depth * n + j)] = special[static_cast<size_t>(j) % std::size(special)];
   for (int64_t i = 0; i < depth; ++i) x_[static_cast<size_t>(i * depth + i)] = 1;
   Kept kept;
   const std::vector<float> out = call(*compile(true), &kept).first;
@@ -174,8 +168,7 @@ TEST_F(CudaKeptDevice, StayBesideGraphs) {
   EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{4}));
   ASSERT_EQ(kept.size(), 2u);
   graphs.expect(0);
-  for (int again = 0; again < 2; ++again)
-    EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{2}));
+  for (int again = 0; again < 2; ++again) EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{2}));
   graphs.expect(2);
   kept[1].reset();
   EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{3}));

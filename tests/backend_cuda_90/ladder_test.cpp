@@ -78,8 +78,7 @@ class CudaLadderDevice : public CudaDevice90, public testing::WithParamInterface
   bool single() const { return std::string_view(rung().type) == "f32"; }
   Factors filled(const std::function<float()>& number) const {
     const bool turned[2] = {!bytes() && rung().by_columns[0], bytes() || rung().by_columns[1]};
-    Factors f{rung().type, {turned[0], turned[1]}, rung().m, rung().depth, rung().n, 0, rung().rows,
-              0,           rung().reproducible};
+    Factors f{rung().type, {turned[0], turned[1]}, rung().m, rung().depth, rung().n, 0, rung().rows, 0, rung().reproducible};
     f.fill(number);
     return f;
   }
@@ -92,17 +91,14 @@ class CudaLadderDevice : public CudaDevice90, public testing::WithParamInterface
     return std::fabs(drawn) < 0x1p-10f ? 0 : drawn;
   }
   std::vector<double> product(const Factors& f) const {
-    std::vector<std::byte> a = f.laid(false), b = f.laid(true),
-                           out(static_cast<size_t>(f.m * f.n * 4), std::byte{0xff});
+    std::vector<std::byte> a = f.laid(false), b = f.laid(true), out(static_cast<size_t>(f.m * f.n * 4), std::byte{0xff});
     const Bytes buffers[] = {a, b, out};
-    run_program(runtime(), bytes() ? byte_product(rung().type, rung().type) : f.program(), buffers,
-                std::array{f.m, f.depth, f.n});
+    run_program(runtime(), bytes() ? byte_product(rung().type, rung().type) : f.program(), buffers, std::array{f.m, f.depth, f.n});
     std::vector<double> numbers;
     for (size_t at = 0; at < out.size(); at += 4) {
       std::array<std::byte, 4> bits;
       std::copy_n(&out[at], 4, bits.begin());
-      numbers.push_back(bytes() ? std::bit_cast<int32_t>(bits)
-                                : static_cast<double>(std::bit_cast<float>(bits)));
+      numbers.push_back(bytes() ? std::bit_cast<int32_t>(bits) : static_cast<double>(std::bit_cast<float>(bits)));
     }
     return numbers;
   }
@@ -119,12 +115,10 @@ TEST_P(CudaLadderDevice, Chooses) {
     Factors f = filled([&] { return bytes() ? integer() : normal(); });
     std::vector<double> wanted;
     for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j)
-        wanted.push_back(double{left ? f.y(place(i), j) : f.x(i, place(j))});
+      for (int64_t j = 0; j < n; ++j) wanted.push_back(double{left ? f.y(place(i), j) : f.x(i, place(j))});
     std::ranges::fill(left ? f.left : f.right, 0.0f);
     for (int64_t i = 0; i < (left ? m : n); ++i) (left ? f.x(i, place(i)) : f.y(place(i), i)) = 1;
-    EXPECT_EQ(wrong_places(product(f), wanted, m, n), "")
-        << "chosen by the " << (left ? "left" : "right") << " factor";
+    EXPECT_EQ(wrong_places(product(f), wanted, m, n), "") << "chosen by the " << (left ? "left" : "right") << " factor";
   }
 }
 
@@ -144,12 +138,9 @@ TEST_P(CudaLadderDevice, StaysWithinItsBoundAndRepeats) {
                                    : 11 * std::ceil(depth / 16) + 64;
   std::vector<double> error(first.size());
   for (size_t e = 0; e < first.size(); ++e)
-    error[e] = std::fabs(first[e] - sums.value[e]) <= rounds * 0x1p-24 * sums.size[e]
-                   ? sums.value[e]
-                   : first[e];
+    error[e] = std::fabs(first[e] - sums.value[e]) <= rounds * 0x1p-24 * sums.size[e] ? sums.value[e] : first[e];
   EXPECT_EQ(wrong_places(error, sums.value, rung().m, rung().n), "") << "beyond the bound";
-  for (int again = 1; again < repeats(); ++again)
-    ASSERT_EQ(wrong_places(product(f), first, rung().m, rung().n), "") << "call " << again;
+  for (int again = 1; again < repeats(); ++again) ASSERT_EQ(wrong_places(product(f), first, rung().m, rung().n), "") << "call " << again;
 }
 
 std::vector<Rung> rungs() {
@@ -158,8 +149,7 @@ std::vector<Rung> rungs() {
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaLadderDevice);  // over the emulator
-INSTANTIATE_TEST_SUITE_P(Products, CudaLadderDevice, testing::ValuesIn(rungs()),
-                         [](const auto& i) { return std::string(i.param.name); });
+INSTANTIATE_TEST_SUITE_P(Products, CudaLadderDevice, testing::ValuesIn(rungs()), [](const auto& i) { return std::string(i.param.name); });
 
 }  // namespace
 }  // namespace hologram::test

@@ -23,8 +23,7 @@ using CudaWidePartsDevice = CudaDevice90;
 // By the wide kernel, and by one that adds up parts.
 std::vector<float> run_cut(Runtime& runtime, const Factors& f, int64_t parts = 2) {
   SCOPED_TRACE(f.text());
-  const auto grid =
-      cuda::wide_grid(*cuda::compile(f.program(), 90).facts.wide, std::array{f.m, f.depth, f.n}, 4);
+  const auto grid = cuda::wide_grid(*cuda::compile(f.program(), 90).facts.wide, std::array{f.m, f.depth, f.n}, 4);
   EXPECT_TRUE(grid && grid->parts == parts) << (grid ? grid->parts : 0);
   const Counted launches("launches");
   std::vector<float> out = f.run(runtime);
@@ -75,8 +74,7 @@ TEST_F(CudaWidePartsDevice, RepeatTheirBits) {
     const double rounds = half ? 11 * std::ceil(depth / 16) + 2 : 35 + std::ceil(depth / 384);
     const Factors::Sums sums = c.sums();
     for (size_t e = 0; e < first.size(); ++e)
-      ASSERT_LE(std::fabs(first[e] - sums.value[e]), rounds * 0x1p-24 * sums.size[e])
-          << type << " " << e;
+      ASSERT_LE(std::fabs(first[e] - sums.value[e]), rounds * 0x1p-24 * sums.size[e]) << type << " " << e;
   }
 }
 
@@ -141,8 +139,7 @@ TEST_F(CudaWidePartsDevice, RunEpiloguesOfBatchesOnce) {
     for (int64_t j = 0; j < n; ++j) {
       float sum = bias[static_cast<size_t>(j)];
       for (int64_t k = 0; k < depth; ++k)
-        sum += value(static_cast<size_t>(row * depth + k), 7) *
-               value(static_cast<size_t>((row / m * n + j) * depth + k), 5);
+        sum += value(static_cast<size_t>(row * depth + k), 7) * value(static_cast<size_t>((row / m * n + j) * depth + k), 5);
       ASSERT_EQ(out[static_cast<size_t>(row * n + j)], std::fabs(sum)) << row << " " << j;
     }
 }
@@ -174,8 +171,7 @@ TEST_F(CudaWideParts, AreMergedByAKernelOfTheModule) {
   auto sized = [](int64_t m, int64_t depth, int64_t n) {
     std::string text = atlas::disassemble(float_product("bf16", false, true));
     for (const auto& [symbol, size] : {std::pair{"s0", m}, {"s1", depth}, {"s2", n}})
-      for (size_t at = 0; (at = text.find(symbol, at)) != text.npos;)
-        text.replace(at, 2, std::to_string(size));
+      for (size_t at = 0; (at = text.find(symbol, at)) != text.npos;) text.replace(at, 2, std::to_string(size));
     return atlas::assemble(text);
   };
   auto check_merge = [](const atlas::Program& program, bool wide, bool other) {
@@ -183,8 +179,7 @@ TEST_F(CudaWideParts, AreMergedByAKernelOfTheModule) {
     EXPECT_EQ(made.facts.wide->merges > 0, wide);
     EXPECT_EQ(!made.facts.parts.is(0), other);
     EXPECT_EQ(made.code.find(".visible .entry hologram_merge") != made.code.npos, wide || other);
-    EXPECT_EQ(cuda::to_text(cuda::from_text(cuda::to_text(made), program.num_symbols)),
-              cuda::to_text(made));
+    EXPECT_EQ(cuda::to_text(cuda::from_text(cuda::to_text(made), program.num_symbols)), cuda::to_text(made));
     EXPECT_TRUE(runtime().kernels().get(program));
   };
   check_merge(sized(1024, 4096, 1024), true, true);

@@ -21,17 +21,14 @@ struct Scaled {
 
   atlas::Program program() const {
     const bool half = type != "f32";
-    std::string left = fmt::format("  %0 = load.{} b0[{} + s0*s1*i0]\n", type,
-                                   by_columns ? "i1 + s0*i3" : "i3 + s1*i1");
+    std::string left = fmt::format("  %0 = load.{} b0[{} + s0*s1*i0]\n", type, by_columns ? "i1 + s0*i3" : "i3 + s1*i1");
     left += half ? fmt::format(
                        "  %1 = cast.f32.{0} %0\n  %2 = load.f32 b2[i3]\n  %3 = mul.f32 %1, %2\n"
                        "  %4 = cast.{0}.f32 %3\n",
                        type)
                  : "  %1 = load.f32 b2[i3]\n  %2 = mul.f32 %0, %1\n";
     std::string right = fmt::format("  %0 = load.{} b1[i2 + s2*i3]\n", type);
-    if (both && half)
-      right +=
-          fmt::format("  %1 = cast.f32.{0} %0\n  %2 = neg.f32 %1\n  %3 = cast.{0}.f32 %2\n", type);
+    if (both && half) right += fmt::format("  %1 = cast.f32.{0} %0\n  %2 = neg.f32 %1\n  %3 = cast.{0}.f32 %2\n", type);
     if (both && !half) right += "  %1 = neg.f32 %0\n";
     return atlas::assemble(fmt::format(R"(atlas block 1
 symbols 3
@@ -68,15 +65,12 @@ Bytes bytes_in(std::vector<float>& v) { return std::as_writable_bytes(std::span(
 // Small integers, whose products every order of adding gives exactly; of float32 some need two
 // terms.
 void expect_scaled(Runtime& runtime, const Scaled& c, bool wide = true) {
-  SCOPED_TRACE(
-      fmt::format("{} {} {}, {} x {} x {}", c.type, c.by_columns, c.both, c.m, c.depth, c.n));
+  SCOPED_TRACE(fmt::format("{} {} {}, {} x {} x {}", c.type, c.by_columns, c.both, c.m, c.depth, c.n));
   const bool half = c.type != "f32";
-  std::vector<float> x(static_cast<size_t>(2 * c.m * c.depth)),
-      y(static_cast<size_t>(c.depth * c.n)), scale(static_cast<size_t>(c.depth)),
+  std::vector<float> x(static_cast<size_t>(2 * c.m * c.depth)), y(static_cast<size_t>(c.depth * c.n)), scale(static_cast<size_t>(c.depth)),
       out(static_cast<size_t>(2 * c.m * c.n), -1);
   auto fill = [](std::vector<float>& v, int64_t factor, int64_t modulus) {
-    for (size_t e = 0; e < v.size(); ++e)
-      v[e] = static_cast<float>(factor * static_cast<int64_t>(e) % modulus - modulus / 2);
+    for (size_t e = 0; e < v.size(); ++e) v[e] = static_cast<float>(factor * static_cast<int64_t>(e) % modulus - modulus / 2);
   };
   fill(x, 61, half ? 15 : 401), fill(y, 37, half ? 9 : 29), fill(scale, 5, 4);
   std::vector<std::byte> left = as_type(x, half), right = as_type(y, half);
@@ -94,8 +88,7 @@ void expect_scaled(Runtime& runtime, const Scaled& c, bool wide = true) {
     for (int64_t k = 0; k < c.depth; ++k) {
       const int64_t at = b * c.m * c.depth + (c.by_columns ? i + c.m * k : i * c.depth + k);
       const float factor = sign * x[static_cast<size_t>(at)] * scale[static_cast<size_t>(k)];
-      for (int64_t j = 0; j < c.n; ++j)
-        sums[static_cast<size_t>(row * c.n + j)] += factor * y[static_cast<size_t>(k * c.n + j)];
+      for (int64_t j = 0; j < c.n; ++j) sums[static_cast<size_t>(row * c.n + j)] += factor * y[static_cast<size_t>(k * c.n + j)];
     }
   }
   EXPECT_EQ(wrong_places(out, sums, 2 * c.m, c.n), "");
@@ -103,17 +96,14 @@ void expect_scaled(Runtime& runtime, const Scaled& c, bool wide = true) {
 
 // Sizes that no tensor map of the factors themselves takes: planes have rows of their own.
 TEST_F(CudaPlanesDevice, ComputeTheLeftFactorFirst) {
-  for (const bool by_columns : {false, true})
-    expect_scaled(runtime(), {.by_columns = by_columns, .m = 137, .depth = 131});
+  for (const bool by_columns : {false, true}) expect_scaled(runtime(), {.by_columns = by_columns, .m = 137, .depth = 131});
 }
 
 TEST_F(CudaPlanesDevice, ComputeBothFactorsFirst) {
   expect_scaled(runtime(), {.both = true, .m = 769, .depth = 129, .n = 515});
   for (const bool by_columns : {false, true})
     for (const bool both : {false, true})
-      expect_scaled(
-          runtime(),
-          {.type = "f32", .by_columns = by_columns, .both = both, .m = 261, .depth = 67, .n = 259});
+      expect_scaled(runtime(), {.type = "f32", .by_columns = by_columns, .both = both, .m = 261, .depth = 67, .n = 259});
 }
 
 TEST_F(CudaPlanesDevice, FewProductsForEachElementAreTheOtherKernels) {
@@ -156,8 +146,7 @@ TEST_F(CudaPlanesDevice, TakeWindows) {
     for (int64_t j = 0; j < n; ++j) {
       float sum = 0;
       for (int64_t k = 0; k < depth; ++k)
-        sum += x[static_cast<size_t>(64 * (i + 2 * (k / 64)) + k % 64)] *
-               y[static_cast<size_t>(j * depth + k)];
+        sum += x[static_cast<size_t>(64 * (i + 2 * (k / 64)) + k % 64)] * y[static_cast<size_t>(j * depth + k)];
       ASSERT_EQ(out[static_cast<size_t>(i * n + j)], sum) << i << " " << j;
     }
 }
@@ -168,8 +157,7 @@ TEST(CudaPlanes, AreExpectedToPayForManyProducts) {
   auto grid = [](const cuda::WideFacts& wide, int64_t m, int64_t depth, int64_t n) {
     return cuda::wide_grid(wide, std::array{m, depth, n}, 132);
   };
-  const cuda::WideFacts left = facts({}), both = facts({.both = true}),
-                        single = facts({.type = "f32"});
+  const cuda::WideFacts left = facts({}), both = facts({.both = true}), single = facts({.type = "f32"});
   const auto large = grid(both, 4096, 4096, 4096);
   ASSERT_TRUE(large);
   EXPECT_EQ(large->pieces, 3 * 4096 * 4096 / 8);

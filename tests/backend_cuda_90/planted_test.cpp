@@ -20,8 +20,7 @@ class CudaWidePlanted : public CudaCubins {
   }
 
   // Runs the program with every match of `what` in its code replaced: what the driver says.
-  static std::string said(const atlas::Program& program, const std::string& what,
-                          const std::string& by) {
+  static std::string said(const atlas::Program& program, const std::string& what, const std::string& by) {
     inject("context", 0);  // the last one may be broken
     Runtime fresh("cuda");
     std::vector<int64_t> symbols;
@@ -33,8 +32,7 @@ class CudaWidePlanted : public CudaCubins {
     made.code = changed;
     fresh.kernels().disk().put(key(fresh, program), cuda::to_text(made));
     std::vector<std::vector<std::byte>> data;
-    for (const atlas::Buffer& b : program.buffers)
-      data.emplace_back(static_cast<size_t>(b.extent.eval(symbols) * size_of(b.dtype)));
+    for (const atlas::Buffer& b : program.buffers) data.emplace_back(static_cast<size_t>(b.extent.eval(symbols) * size_of(b.dtype)));
     const std::vector<Bytes> buffers(data.begin(), data.end());
     runtime::KernelSource from;
     fresh.kernels().get(program, &from);
@@ -50,8 +48,8 @@ class CudaWidePlanted : public CudaCubins {
     return words;
   }
 
-  static void expect_said(const atlas::Program& program, const std::string& what,
-                          const std::string& by, const std::vector<std::string>& any) {
+  static void expect_said(const atlas::Program& program, const std::string& what, const std::string& by,
+                          const std::vector<std::string>& any) {
     const std::string words = said(program, what, by);
     for (const std::string& one : any)
       if (words.find(one) != words.npos) return;
@@ -62,20 +60,17 @@ class CudaWidePlanted : public CudaCubins {
 TEST_F(CudaWidePlanted, IsFoundInEveryKernel) {
   attentions::Case c{1, 2, 2, 200, 500, 64, 64};
   c.dtype = DType::bf16;
-  const std::pair<const char*, atlas::Program> programs[] = {
-      {"bfloat16", float_product("bf16", false, true)},
-      {"bytes", byte_product("i8", "i8")},
-      {"float32", float_product("f32", false, false)},
-      {"attention", attentions::attention(c)}};
+  const std::pair<const char*, atlas::Program> programs[] = {{"bfloat16", float_product("bf16", false, true)},
+                                                             {"bytes", byte_product("i8", "i8")},
+                                                             {"float32", float_product("f32", false, false)},
+                                                             {"attention", attentions::attention(c)}};
   for (const auto& [name, program] : programs) {
     SCOPED_TRACE(name);
     EXPECT_EQ(said(program, "ret;", "ret;"), "");
-    const std::string race = "a race", early = "is read before it is written",
-                      never = "never comes";
+    const std::string race = "a race", early = "is read before it is written", never = "never comes";
     // Nobody waits: for slots, for products, for lanes.
     expect_said(program, "bra WAIT[0-9]+;", "", {race, early, "more arrivals", never});
-    expect_said(program, "wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 2;",
-                {"under way", race});
+    expect_said(program, "wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 2;", {"under way", race});
     expect_said(program, "bar.warp.sync\\s+-1;", "", {race, early});
     // No fences.
     expect_said(program, "wgmma.fence.sync.aligned;", "", {"without wgmma.fence"});
@@ -87,8 +82,7 @@ TEST_F(CudaWidePlanted, IsFoundInEveryKernel) {
 
 // The numbers of the left factor are a warp's own: all lanes have read them when a slot is freed.
 TEST_F(CudaWidePlanted, SlotsThatLanesStillReadAreFound) {
-  expect_said(float_product("f32", false, false),
-              "bar.warp.sync\\s+-1;([^@]{0,300}@p mbarrier.arrive)", "$1", {"a race"});
+  expect_said(float_product("f32", false, false), "bar.warp.sync\\s+-1;([^@]{0,300}@p mbarrier.arrive)", "$1", {"a race"});
 }
 
 // Whatever the factors and the epilogue do: the code rounds as the others' does, and assembles.

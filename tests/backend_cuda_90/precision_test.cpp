@@ -40,7 +40,7 @@ TEST_F(CudaPrecisionDevice, TermsAreTakenAsThePrecisionSays) {
       p.depth = 412;
       if (p.maps) p.m = 136, p.n = 56;
       if (p.maps && layout == 2) p.m = 260, p.depth = 76, p.n = 136;  // tiles beside each other
-      if (p.maps && !small_device()) p.m *= 8, p.n *= 8;  // a GPU has many more multiprocessors
+      if (p.maps && !small_device()) p.m *= 8, p.n *= 8;              // a GPU has many more multiprocessors
       p.fill_with_integers();
       const std::vector<float> out = p.run(runtime());
       int64_t inexact = 0;
@@ -64,14 +64,10 @@ TEST_F(CudaPrecisionDevice, TermsAreTakenAsThePrecisionSays) {
 
 TEST_F(CudaPrecisionDevice, StayWithinTheirBound) {
   // What is left out is as large as it can be, and of one sign.
-  auto worst = [](std::mt19937&, float, int precision) {
-    return 1 + 0x1p-8f - (precision == 1 ? 0x1p-17f + 0x1p-23f : 0x1p-23f);
-  };
+  auto worst = [](std::mt19937&, float, int precision) { return 1 + 0x1p-8f - (precision == 1 ? 0x1p-17f + 0x1p-23f : 0x1p-23f); };
   for (const TermErrors& c :
-       {TermErrors{"normal", as_drawn, 0.2, 0.02},
-        TermErrors{"of one sign", of_one_sign, 0.1, 0.02}, TermErrors{"graded", graded, 1, 0.2},
-        TermErrors{"the worst", worst, 1, 1, 0.95},
-        TermErrors{"near the smallest", as_drawn, any_error, any_error, 0, -122}})
+       {TermErrors{"normal", as_drawn, 0.2, 0.02}, TermErrors{"of one sign", of_one_sign, 0.1, 0.02}, TermErrors{"graded", graded, 1, 0.2},
+        TermErrors{"the worst", worst, 1, 1, 0.95}, TermErrors{"near the smallest", as_drawn, any_error, any_error, 0, -122}})
     for (const Factors& f : all_kernels()) expect_term_errors(runtime(), f, c);
 }
 
@@ -106,8 +102,7 @@ TEST_F(CudaPrecisionDevice, LeaveToChainsWhatTheyCannotHold) {
 TEST(CudaPrecision, FewerTermsTakeLessMemoryAndHaveToBeForMore) {
   auto grid = [](int precision, int64_t m) {
     const atlas::Program p = float_product("f32", false, true, "s0", false, precision);
-    return cuda::wide_grid(*cuda::compile(p, 90).facts.wide, std::array<int64_t, 3>{m, 4096, 8192},
-                           132);
+    return cuda::wide_grid(*cuda::compile(p, 90).facts.wide, std::array<int64_t, 3>{m, 4096, 8192}, 132);
   };
   for (int precision = 0; precision <= 2; ++precision) {
     const auto found = grid(precision, 4096);
@@ -128,8 +123,7 @@ TEST(CudaPrecision, MultiplyAsOftenAsTheirTermsNeed) {
   for (int precision = 0; precision <= 2; ++precision)
     for (int layout = 0; layout < 4; ++layout) {
       SCOPED_TRACE(fmt::format("{} {}", precision, layout));
-      const atlas::Program p =
-          float_product("f32", (layout & 1) != 0, (layout & 2) != 0, "s0", false, precision);
+      const atlas::Program p = float_product("f32", (layout & 1) != 0, (layout & 2) != 0, "s0", false, precision);
       const std::string ptx = cuda::dump_ptx(p, 90);
       tiles[precision] = count(ptx, "\tmma.sync");
       wide[precision] = count(ptx, "wgmma.mma_async");

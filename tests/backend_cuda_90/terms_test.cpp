@@ -24,8 +24,7 @@ Bytes bytes_of(std::vector<float>& v) { return std::as_writable_bytes(std::span(
 
 TEST_F(CudaWideTermsDevice, MultiplyIntegersExactly) {
   for (const bool left : {false, true})
-    for (const bool right : {false, true})
-      expect_exact(runtime(), {"f32", {left, right}, 136, 136, 136, 2});
+    for (const bool right : {false, true}) expect_exact(runtime(), {"f32", {left, right}, 136, 136, 136, 2});
   // More steps than a block of sums and the slots have; ends that are no multiples of eight.
   expect_exact(runtime(), {"f32", {false, false}, 133, 436, 131, 2});
 }
@@ -33,16 +32,14 @@ TEST_F(CudaWideTermsDevice, MultiplyIntegersExactly) {
 TEST_F(CudaWideTermsDevice, SizesAndStridesDecideWhichKernelRuns) {
   expect_exact(runtime(), {"f32", {false, false}, 136, 70, 136});  // rows of 280 bytes
   expect_exact(runtime(), {"f32", {true, false}, 70, 70, 136});
-  expect_exact(runtime(),
-               {"f32", {true, false}, 72, 64, 136});  // too few rows to split the right factor for
+  expect_exact(runtime(), {"f32", {true, false}, 72, 64, 136});    // too few rows to split the right factor for
   expect_exact(runtime(), {"f32", {false, false}, 130, 32, 136});  // few steps
   expect_exact(runtime(), {"f32", {false, true}, 130, 64, 130, 2});
 }
 
 TEST_F(CudaWideTermsDevice, StayWithinTheirBound) {
   for (const TermErrors& c :
-       {TermErrors{"normal", as_drawn, 1.5, 0.2}, TermErrors{"of one sign", of_one_sign, 8, 1.5},
-        TermErrors{"graded", graded, 7, 1.5},
+       {TermErrors{"normal", as_drawn, 1.5, 0.2}, TermErrors{"of one sign", of_one_sign, 8, 1.5}, TermErrors{"graded", graded, 7, 1.5},
         TermErrors{"near the smallest", as_drawn, any_error, any_error, 0, -122}})
     expect_term_errors(runtime(), {"f32", {false, false}, 132, 420, 100, 2}, c);
 }
@@ -111,12 +108,10 @@ TEST_F(CudaWideTermsDevice, PrepareTheRightFactorOfBatches) {
   constexpr int64_t m = 72, depth = 68, n = 60;
   std::vector<float> x(6 * m * depth), y(2 * depth * n), scale(depth), bias(n), out(6 * m * n, -1);
   auto fill = [](std::vector<float>& v, int64_t factor, int64_t modulus) {
-    for (size_t e = 0; e < v.size(); ++e)
-      v[e] = static_cast<float>((factor * static_cast<int64_t>(e)) % modulus - modulus / 2);
+    for (size_t e = 0; e < v.size(); ++e) v[e] = static_cast<float>((factor * static_cast<int64_t>(e)) % modulus - modulus / 2);
   };
   fill(x, 61, 401), fill(y, 37, 97), fill(scale, 5, 9), fill(bias, 7, 1001);
-  const Bytes buffers[] = {bytes_of(x), bytes_of(y), bytes_of(scale), bytes_of(bias),
-                           bytes_of(out)};
+  const Bytes buffers[] = {bytes_of(x), bytes_of(y), bytes_of(scale), bytes_of(bias), bytes_of(out)};
   const Counted maps("maps"), launches("launches");
   run_program(runtime(), atlas::assemble(prepared), buffers, std::array{m, depth, n});
   maps.expect(2);
@@ -126,11 +121,9 @@ TEST_F(CudaWideTermsDevice, PrepareTheRightFactorOfBatches) {
       for (int64_t j = 0; j < n; ++j) {
         double sum = double{bias[static_cast<size_t>(j)]};
         for (int64_t k = 0; k < depth; ++k)
-          sum += double{x[static_cast<size_t>((b * m + i) * depth + k)]} *
-                 double{y[static_cast<size_t>((b / 3 * depth + k) * n + j)]} *
+          sum += double{x[static_cast<size_t>((b * m + i) * depth + k)]} * double{y[static_cast<size_t>((b / 3 * depth + k) * n + j)]} *
                  double{scale[static_cast<size_t>(k)]};
-        ASSERT_EQ(out[static_cast<size_t>((b * m + i) * n + j)], std::fabs(sum))
-            << b << " " << i << " " << j;
+        ASSERT_EQ(out[static_cast<size_t>((b * m + i) * n + j)], std::fabs(sum)) << b << " " << i << " " << j;
       }
 }
 
@@ -219,11 +212,8 @@ TEST_F(CudaWideTermsDevice, OfSixteenBitsComputeTheRightFactorFirst) {
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
         float sum = 0;
-        for (int64_t k = 0; k < k_count; ++k)
-          sum +=
-              small(i * k_count + k) * static_cast<float>(y[static_cast<size_t>(j * k_count + k)]);
-        ASSERT_EQ(out[static_cast<size_t>(i * n + j)], sum * scale[static_cast<size_t>(j)])
-            << i << " " << j;
+        for (int64_t k = 0; k < k_count; ++k) sum += small(i * k_count + k) * static_cast<float>(y[static_cast<size_t>(j * k_count + k)]);
+        ASSERT_EQ(out[static_cast<size_t>(i * n + j)], sum * scale[static_cast<size_t>(j)]) << i << " " << j;
       }
   }
   maps.expect(2);

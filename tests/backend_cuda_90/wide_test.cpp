@@ -48,8 +48,7 @@ TEST_F(CudaWideDevice, SizesAndStridesDecideWhichKernelRuns) {
   expect_exact(runtime(), {"bf16", {false, true}, 137, 128, 265, 2});
 }
 
-void expect_bytes(Runtime& runtime, const char* left, const char* right,
-                  std::array<int64_t, 3> sizes, bool wide) {
+void expect_bytes(Runtime& runtime, const char* left, const char* right, std::array<int64_t, 3> sizes, bool wide) {
   sizes[0] *= scale(wide), sizes[2] *= scale(wide);
   const Counted maps("maps");
   expect_byte_product(runtime, left, right, sizes);
@@ -77,10 +76,9 @@ TEST_F(CudaWide, ARefusedMapIsCountedAndTold) {
   EXPECT_TRUE(fresh.backend().notes().empty());
   for (const int64_t refused : {1, 2}) EXPECT_EQ(multiply(288), std::pair(int64_t{1}, refused));
   EXPECT_EQ(fresh.backend().notes(),
-            std::vector{fmt::format(
-                "cuda: the driver refuses a tensor map of kernel {}, whose hologram_kernel runs in "
-                "place of hologram_wide: invalid argument (error 1)",
-                atlas::fingerprint(byte_product("i8", "i8")).hex().substr(0, 12))});
+            std::vector{fmt::format("cuda: the driver refuses a tensor map of kernel {}, whose hologram_kernel runs in "
+                                    "place of hologram_wide: invalid argument (error 1)",
+                                    atlas::fingerprint(byte_product("i8", "i8")).hex().substr(0, 12))});
 }
 
 // Products of warpgroups take bytes along k alone.
@@ -125,14 +123,12 @@ TEST_F(CudaWideDevice, RunsEpiloguesOnBatches) {
   auto x = [](int64_t b, int64_t i, int64_t k) { return number(i + 2 * b, k) / 8; };
   auto y = [](int64_t k, int64_t j) { return number(k, 3 * j) / 4; };
   for (int64_t k = 0; k < depth; ++k) {
-    for (int64_t i = 0; i < 3 * m; ++i)
-      left[static_cast<size_t>(i * depth + k)] = bf16_bits(x(i / m, i % m, k));
+    for (int64_t i = 0; i < 3 * m; ++i) left[static_cast<size_t>(i * depth + k)] = bf16_bits(x(i / m, i % m, k));
     for (int64_t j = 0; j < n; ++j) right[static_cast<size_t>(j * depth + k)] = bf16_bits(y(k, j));
   }
   for (int64_t j = 0; j < n; ++j) bias[static_cast<size_t>(j)] = static_cast<float>(j % 5) / 2;
-  const Bytes buffers[] = {
-      std::as_writable_bytes(std::span(left)), std::as_writable_bytes(std::span(right)),
-      std::as_writable_bytes(std::span(bias)), std::as_writable_bytes(std::span(out))};
+  const Bytes buffers[] = {std::as_writable_bytes(std::span(left)), std::as_writable_bytes(std::span(right)),
+                           std::as_writable_bytes(std::span(bias)), std::as_writable_bytes(std::span(out))};
   const Counted maps("maps");
   run_program(runtime(), atlas::assemble(biased), buffers, std::array{m, depth, n});
   maps.expect(2);
@@ -142,9 +138,7 @@ TEST_F(CudaWideDevice, RunsEpiloguesOnBatches) {
       for (int64_t k = 0; k < depth; ++k) sum += static_cast<double>(x(i / m, i % m, k) * y(k, j));
       const double wanted = sum * std::erfc(-sum / std::sqrt(2.0)) / 2;
       const auto bits = uint32_t{out[static_cast<size_t>(i * n + j)]} << 16;
-      ASSERT_NEAR(static_cast<double>(std::bit_cast<float>(bits)), wanted,
-                  std::fabs(wanted) / 250 + 1e-6)
-          << i << " " << j;
+      ASSERT_NEAR(static_cast<double>(std::bit_cast<float>(bits)), wanted, std::fabs(wanted) / 250 + 1e-6) << i << " " << j;
     }
 }
 
@@ -184,13 +178,11 @@ TEST_F(CudaWideDevice, TakesThreeBatchAxes) {
       return to;
     };
     std::vector<uint16_t> x = narrowed(left), y = narrowed(right);
-    const Bytes buffers[] = {
-        half ? std::as_writable_bytes(std::span(x)) : std::as_writable_bytes(std::span(left)),
-        half ? std::as_writable_bytes(std::span(y)) : std::as_writable_bytes(std::span(right)),
-        std::as_writable_bytes(std::span(out))};
+    const Bytes buffers[] = {half ? std::as_writable_bytes(std::span(x)) : std::as_writable_bytes(std::span(left)),
+                             half ? std::as_writable_bytes(std::span(y)) : std::as_writable_bytes(std::span(right)),
+                             std::as_writable_bytes(std::span(out))};
     const Counted maps("maps");
-    run_program(runtime(), atlas::assemble(fmt::format(fmt::runtime(crossed), type)), buffers,
-                std::array{m, depth, n});
+    run_program(runtime(), atlas::assemble(fmt::format(fmt::runtime(crossed), type)), buffers, std::array{m, depth, n});
     maps.expect(2);
     for (int64_t b = 0; b < 12; ++b)
       for (int64_t i = 0; i < m; ++i)
@@ -198,10 +190,8 @@ TEST_F(CudaWideDevice, TakesThreeBatchAxes) {
           const int64_t matrix = b / 6 + b % 2 * 2, other = b / 2 % 3;
           float sum = 0;
           for (int64_t k = 0; k < depth; ++k)
-            sum += left[static_cast<size_t>((matrix * m + i) * depth + k)] *
-                   right[static_cast<size_t>((other * depth + k) * n + j)];
-          ASSERT_EQ(out[static_cast<size_t>((b * m + i) * n + j)], sum)
-              << b << " " << i << " " << j;
+            sum += left[static_cast<size_t>((matrix * m + i) * depth + k)] * right[static_cast<size_t>((other * depth + k) * n + j)];
+          ASSERT_EQ(out[static_cast<size_t>((b * m + i) * n + j)], sum) << b << " " << i << " " << j;
         }
   }
 }
@@ -220,8 +210,7 @@ TEST_F(CudaWide, TailsAndPartsAreNotRendered) {
 TEST_F(CudaWide, AssemblesWithoutSpills) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
   for (const atlas::Program& program :
-       {atlas::assemble(biased), float_product("bf16", false, true),
-        float_product("f16", true, false), byte_product("i8", "i8")}) {
+       {atlas::assemble(biased), float_product("bf16", false, true), float_product("f16", true, false), byte_product("i8", "i8")}) {
     const std::string ptx = *runtime().backend().dump(program, "asm");
     EXPECT_NE(ptx.find("wgmma.mma_async"), ptx.npos);
     const std::string words = assembled(ptx, "sm_90a");
@@ -254,8 +243,7 @@ void expect_graphs(Runtime& runtime, const char* type) {
   auto put = [&](std::vector<uint8_t>& to, int64_t element, float x) {
     const auto bits = std::bit_cast<std::array<uint8_t, 4>>(x);
     const size_t bytes = half ? 2 : 4;
-    std::copy(bits.end() - static_cast<std::ptrdiff_t>(bytes), bits.end(),
-              to.begin() + element * static_cast<int64_t>(bytes));
+    std::copy(bits.end() - static_cast<std::ptrdiff_t>(bytes), bits.end(), to.begin() + element * static_cast<int64_t>(bytes));
   };
   for (int64_t k = 0; k < depth; ++k) {
     for (int64_t i = 0; i < m; ++i) put(left, i * depth + k, number(i, k));
@@ -263,8 +251,7 @@ void expect_graphs(Runtime& runtime, const char* type) {
   }
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j)
-      for (int64_t k = 0; k < depth; ++k)
-        wanted[static_cast<size_t>(i * n + j)] += number(i, k) * number(k, 3 * j);
+      for (int64_t k = 0; k < depth; ++k) wanted[static_cast<size_t>(i * n + j)] += number(i, k) * number(k, 3 * j);
   const atlas::Context context{};
   const Counted graphs("graphs"), maps("maps");
   for (const size_t shift : {0, 0, half ? 2 : 4, 16}) {

@@ -43,8 +43,7 @@ class CudaWitness : public CudaCubins {
     EXPECT_EQ(counted("launches"), heard);
     if (symbols.empty()) return out;
     std::vector<std::vector<std::byte>> data;
-    for (const atlas::Buffer& b : program.buffers)
-      data.emplace_back(static_cast<size_t>(b.extent.eval(symbols) * size_of(b.dtype)));
+    for (const atlas::Buffer& b : program.buffers) data.emplace_back(static_cast<size_t>(b.extent.eval(symbols) * size_of(b.dtype)));
     run_program(later, program, std::vector<Bytes>(data.begin(), data.end()), symbols);
     out.used = counts("wide_launches", later) > 0;
     return out;
@@ -77,13 +76,12 @@ TEST_F(CudaWitness, CodeThatFailsIsNotUsed) {
   EXPECT_EQ(product.verdict, cuda::Verdict::wrong);
   EXPECT_FALSE(product.used);
   ASSERT_EQ(product.notes.size(), 1u);
-  EXPECT_TRUE(product.notes[0].starts_with(fmt::format(
-      "cuda: hologram_wide of kernel {}, assembled by ptxas 13.0.88, is not used: it multiplies "
-      "wrongly, as ptxas before 13.3 may do: element 0 of buffer 2 is ",
-      atlas::fingerprint(multiplies("f32")).hex().substr(0, 12))))
+  EXPECT_TRUE(
+      product.notes[0].starts_with(fmt::format("cuda: hologram_wide of kernel {}, assembled by ptxas 13.0.88, is not used: it multiplies "
+                                               "wrongly, as ptxas before 13.3 may do: element 0 of buffer 2 is ",
+                                               atlas::fingerprint(multiplies("f32")).hex().substr(0, 12))))
       << product.notes[0];
-  for (const DType type : {DType::f16, DType::f32})
-    EXPECT_EQ(hear(attends(type)).verdict, cuda::Verdict::wrong) << name_of(type);
+  for (const DType type : {DType::f16, DType::f32}) EXPECT_EQ(hear(attends(type)).verdict, cuda::Verdict::wrong) << name_of(type);
 }
 
 TEST_F(CudaWitness, IsHeardWhereItIsNeeded) {

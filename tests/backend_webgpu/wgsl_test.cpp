@@ -18,8 +18,7 @@ using test::source_file;
 
 std::map<std::string, atlas::Program> corpus() {
   std::map<std::string, atlas::Program> out;
-  for (const auto& file :
-       std::filesystem::directory_iterator(source_file("tests/conformance/corpus"))) {
+  for (const auto& file : std::filesystem::directory_iterator(source_file("tests/conformance/corpus"))) {
     std::ifstream in(file.path());
     std::ostringstream text;
     for (std::string line; std::getline(in, line);)
@@ -34,9 +33,8 @@ TEST(Corpus, WhatIsLeftToTheHost) {
   std::map<std::string, std::string> left;
   for (const auto& [name, program] : corpus())
     if (const auto why = why_unrendered(program)) left[*why] += name + " ";
-  const std::map<std::string, std::string> wanted{
-      {"f64 is no type of WGSL", "casts doubles special "},
-      {"gradients of attention", "attention_grad_1 attention_grad_2 "}};
+  const std::map<std::string, std::string> wanted{{"f64 is no type of WGSL", "casts doubles special "},
+                                                  {"gradients of attention", "attention_grad_1 attention_grad_2 "}};
   EXPECT_EQ(left, wanted);
 }
 
@@ -78,11 +76,16 @@ TEST(Stored, SaysWhatWasRendered) {
 TEST(Stored, IsRefusedWhereItsLineDoesNotHoldTogether) {
   const std::string text = render(corpus().at("softmax")).text;
   const std::pair<std::string, std::string> wrong[] = {
-      {"\"wgsl\":1", "\"wgsl\":2"},        {"\"symbols\":2", "\"symbols\":1"},
-      {"s0*s1", "s0*i1"},                  {"s0*s1", "s0*("},
-      {"\"read\"", "\"rent\""},            {"\"f32\"", "\"f31\""},
-      {"\"entry\":\"main", "\"entry\":\"men"}, {"[0,1]", "[0,2]"},
-      {"\"threads\":64", "\"threads\":0"}, {"]}\n", "]} \n"},
+      {"\"wgsl\":1", "\"wgsl\":2"},
+      {"\"symbols\":2", "\"symbols\":1"},
+      {"s0*s1", "s0*i1"},
+      {"s0*s1", "s0*("},
+      {"\"read\"", "\"rent\""},
+      {"\"f32\"", "\"f31\""},
+      {"\"entry\":\"main", "\"entry\":\"men"},
+      {"[0,1]", "[0,2]"},
+      {"\"threads\":64", "\"threads\":0"},
+      {"]}\n", "]} \n"},
   };
   for (const auto& [from, to] : wrong) {
     std::string damaged = text;

@@ -22,8 +22,7 @@ class Archives : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
-    path_ = std::filesystem::temp_directory_path() /
-            ("hologram-archive-" + std::to_string(::getpid()) + "-" + backend() + ".holo");
+    path_ = std::filesystem::temp_directory_path() / ("hologram-archive-" + std::to_string(::getpid()) + "-" + backend() + ".holo");
   }
   void TearDown() override {
     std::filesystem::remove(path_);
@@ -35,8 +34,7 @@ class Archives : public DeviceTest {
     archive::Writer writer(path_, "test");
     const auto bytes = [](const std::vector<float>& v) { return std::as_bytes(std::span(v)); };
     writer.add_tensor({.name = "weight", .shape = {3}, .strides = {1}}, bytes({1, 10, 100}));
-    writer.add_tensor({.name = "total", .shape = {2}, .strides = {1}, .state = true},
-                      bytes({0, 5}));
+    writer.add_tensor({.name = "total", .shape = {2}, .strides = {1}, .state = true}, bytes({0, 5}));
     archive::Method scale;
     scale.name = "scale";
     scale.symbols = {{"rows", 1, 100}};
@@ -69,8 +67,7 @@ class Archives : public DeviceTest {
     EXPECT_OK(hologram_archive_open(path_.c_str(), flags, &a));
     return a;
   }
-  std::vector<float> call(hologram_handle executable, const std::vector<float>& x,
-                          const char* shape) {
+  std::vector<float> call(hologram_handle executable, const std::vector<float>& x, const char* shape) {
     hologram_handle in = 0, out = 0;
     EXPECT_OK(hologram_tensor_from_buffer(buffer(x), shape, &in));
     EXPECT_OK(hologram_executable_run(executable, &in, 1, &out, 1));
@@ -131,8 +128,7 @@ TEST_P(Archives, CodeRunsWhereTheArchiveIsTrusted) {
   hologram_handle trusted = opened();
   ASSERT_OK(hologram_archive_trust(trusted, nullptr));
   ASSERT_OK(hologram_archive_method(trusted, exec, "scale", 0, &f));
-  for (hologram_handle x : {e, f})
-    EXPECT_EQ(call(x, {1, 2, 3, 4, 5, 6}, "[2, 3]"), (std::vector<float>{1, 20, 300, 4, 50, 600}));
+  for (hologram_handle x : {e, f}) EXPECT_EQ(call(x, {1, 2, 3, 4, 5, 6}, "[2, 3]"), (std::vector<float>{1, 20, 300, 4, 50, 600}));
   const archive::Index index = archive::Archive::open(path_)->index();
   ASSERT_FALSE(index.precompiled.empty());
   std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
@@ -159,13 +155,10 @@ TEST_P(Archives, CallsReadReplacedWeights) {
   const int64_t three = 3, two = 2;
   ASSERT_OK(hologram_archive_replace(a, "weight", HOLOGRAM_F32, &three, 1, weight));
   EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{2, 6, 12}));
-  EXPECT_EQ(hologram_archive_replace(a, "weight", HOLOGRAM_F32, &two, 1, weight),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_archive_replace(a, "weight", HOLOGRAM_F32, &two, 1, weight), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_TRUE(message_has("\"weight\" is f32[3], got f32[2]"));
-  EXPECT_EQ(hologram_archive_replace(a, "weight", HOLOGRAM_I32, &three, 1, weight),
-            HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_archive_replace(a, "total", HOLOGRAM_F32, &two, 1, weight),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_archive_replace(a, "weight", HOLOGRAM_I32, &three, 1, weight), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_archive_replace(a, "total", HOLOGRAM_F32, &two, 1, weight), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_TRUE(message_has("is state"));
   EXPECT_EQ(hologram_archive_replace(a, "none", HOLOGRAM_F32, &two, 1, weight), HOLOGRAM_NOT_FOUND);
   hologram_handle f = 0;
@@ -177,13 +170,8 @@ TEST_P(Archives, InfoSaysWhatIsInside) {
   write();
   hologram_handle a = opened();
   const std::string info = text([&](auto... x) { return hologram_archive_info(a, x...); });
-  EXPECT_NE(
-      info.find(R"("scale": {"inputs": [{"name": "x", "dtype": "f32", "shape": ["rows", 3]}])"),
-      std::string::npos)
-      << info;
-  EXPECT_NE(info.find(R"("total": {"dtype": "f32", "shape": [2], "bytes": 8, "state": true})"),
-            std::string::npos)
-      << info;
+  EXPECT_NE(info.find(R"("scale": {"inputs": [{"name": "x", "dtype": "f32", "shape": ["rows", 3]}])"), std::string::npos) << info;
+  EXPECT_NE(info.find(R"("total": {"dtype": "f32", "shape": [2], "bytes": 8, "state": true})"), std::string::npos) << info;
 }
 
 TEST_P(Archives, DamagedFilesAreRefused) {
@@ -202,8 +190,7 @@ TEST_P(Archives, DamagedFilesAreRefused) {
   }
   std::string broken = content;
   broken[64] = static_cast<char>(broken[64] ^ 1);  // of the weight
-  EXPECT_EQ(hologram_archive_open_memory(broken.data(), broken.size(), HOLOGRAM_VERIFY, &a),
-            HOLOGRAM_CORRUPT);
+  EXPECT_EQ(hologram_archive_open_memory(broken.data(), broken.size(), HOLOGRAM_VERIFY, &a), HOLOGRAM_CORRUPT);
   ASSERT_OK(hologram_archive_open_memory(broken.data(), broken.size(), 0, &a));
   EXPECT_EQ(hologram_archive_verify(a), HOLOGRAM_CORRUPT);
   EXPECT_TRUE(message_has("weight"));
@@ -230,19 +217,16 @@ TEST_P(Archives, GraphsThatAreRightForNoSizesAreCorrupt) {
   }
   hologram_handle a = opened(), e = 0;
   EXPECT_EQ(hologram_archive_method(a, exec, "beyond", 0, &e), HOLOGRAM_CORRUPT);
-  EXPECT_TRUE(message_has("method \"beyond\": the graph is right for no sizes: slice"))
-      << hologram_last_error();
+  EXPECT_TRUE(message_has("method \"beyond\": the graph is right for no sizes: slice")) << hologram_last_error();
 }
 
 // What the file says of faults names the operator, and the index where the host can read the input.
 TEST_P(Archives, AnIndexOutOfRangeIsNamed) {
   const std::array<std::string, 3> rows[] = {
       // the file's text, what is said, where that is unreadable
-      {"embedding,model.table,i,1:0:3;",
-       "embedding of model.table: index 3 is out of range for axis 0 of 3 elements",
+      {"embedding,model.table,i,1:0:3;", "embedding of model.table: index 3 is out of range for axis 0 of 3 elements",
        "embedding of model.table: an index was out of range"},
-      {"div,,d,0:0:0;take,,w,1:-1:3;", "take: index 3 is out of range for 3 elements",
-       "take: an index was out of range"},
+      {"div,,d,0:0:0;take,,w,1:-1:3;", "take: index 3 is out of range for 3 elements", "take: an index was out of range"},
       {"index,a,i;gather,b,i;", "index of a or gather of b: an index was out of range", ""},
       {"index,a,i,7:0:3;", "an index was out of range", ""},
       {"index;,,i;x,y,z,1:", "an index was out of range", ""},
@@ -315,8 +299,7 @@ TEST_P(Archives, MethodsAreLeftOnStreams) {
   EXPECT_EQ(elements(out), (std::vector<float>{21, 26}));
   for (hologram_handle stream : s) ASSERT_OK(hologram_stream_synchronize(stream));
   for (size_t k = 0; k < results.size(); ++k)
-    EXPECT_EQ(elements(results[k]),
-              (std::vector<float>{static_cast<float>(k + 1), static_cast<float>(k + 6)}));
+    EXPECT_EQ(elements(results[k]), (std::vector<float>{static_cast<float>(k + 1), static_cast<float>(k + 6)}));
   EXPECT_EQ(elements(scaled), (std::vector<float>{1, 20, 300}));
   const float ten[] = {10, 10, 10};
   const int64_t shape[] = {3};
@@ -344,8 +327,7 @@ TEST_P(Archives, ThreadsShareOneMethod) {
       bool ok = hologram_archive_method(a, exec, "scale", 0, &e) == HOLOGRAM_OK &&
                 hologram_executor_allocate(exec, HOLOGRAM_F32, 3, 0, &b) == HOLOGRAM_OK &&
                 hologram_buffer_copy_from_bytes(exec, b, x, sizeof x) == HOLOGRAM_OK &&
-                hologram_tensor_from_buffer(b, "[1, 3]", &t) == HOLOGRAM_OK &&
-                hologram_executable_run(e, &t, 1, &out, 1) == HOLOGRAM_OK &&
+                hologram_tensor_from_buffer(b, "[1, 3]", &t) == HOLOGRAM_OK && hologram_executable_run(e, &t, 1, &out, 1) == HOLOGRAM_OK &&
                 hologram_tensor_to_bytes(exec, out, y, sizeof y, nullptr) == HOLOGRAM_OK;
       wrong += !ok || y[0] != x[0] || y[1] != 10 * x[1] || y[2] != 100;
       hologram_executable_cleanup(e);

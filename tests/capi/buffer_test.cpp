@@ -63,12 +63,9 @@ TEST_F(HostBuffers, BoundaryShapeIsPagesTimesBytes) {
   EXPECT_EQ(length, 3072u);
   hologram_handle other = 0;
   EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 7, 1, 4, &other), HOLOGRAM_BUSY);
-  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 96, 1, 4, &other),
-            HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 8, 49, 4, &other),
-            HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 8, 1, 257, &other),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 96, 1, 4, &other), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 8, 49, 4, &other), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 8, 1, 257, &other), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(other, 0u) << "results are written on success only";
   void* pointer = nullptr;
   uint8_t cls = 0, page = 0, byte = 0;
@@ -120,14 +117,13 @@ TEST_P(Buffers, JsonOfEveryDtype) {
     EXPECT_OK(hologram_buffer_copy_from_slice(exec, b, c.json));
     EXPECT_EQ(text([&](auto... x) { return hologram_buffer_to_vec(exec, b, x...); }), c.json);
   }
-  EXPECT_EQ(hologram_buffer_copy_from_slice(exec, buffer(1, HOLOGRAM_U8), "[256]"),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_buffer_copy_from_slice(exec, buffer(1, HOLOGRAM_U8), "[256]"), HOLOGRAM_INVALID_ARGUMENT);
 }
 
 TEST_P(Buffers, JsonErrorsNameThePositionAndChangeNothing) {
   hologram_handle b = buffer(std::vector<float>{7, 8, 9});
-  for (const char* bad : {"", "[1, 2, 3", "[1, 2]", "[1, 2, 3, 4]", "[1, x, 3]", "1, 2, 3",
-                          "[1, 2, 3] ]", "[1, , 3]", "[01, 2, 3]", "[\"nan\", 2, 3]"}) {
+  for (const char* bad :
+       {"", "[1, 2, 3", "[1, 2]", "[1, 2, 3, 4]", "[1, x, 3]", "1, 2, 3", "[1, 2, 3] ]", "[1, , 3]", "[01, 2, 3]", "[\"nan\", 2, 3]"}) {
     EXPECT_EQ(hologram_buffer_copy_from_slice(exec, b, bad), HOLOGRAM_INVALID_ARGUMENT) << bad;
     EXPECT_EQ(values(b), (std::vector<float>{7, 8, 9})) << bad;
   }
@@ -173,8 +169,7 @@ TEST_P(Buffers, ResizeKeepsWhatStays) {
   ASSERT_OK(hologram_buffer_resize(exec, b, 5000));
   auto v = values(b);
   ASSERT_EQ(v.size(), 5000u);
-  EXPECT_EQ((std::vector<float>{v[0], v[1], v[2], v[3], v[4999]}),
-            (std::vector<float>{1, 2, 3, 0, 0}));
+  EXPECT_EQ((std::vector<float>{v[0], v[1], v[2], v[3], v[4999]}), (std::vector<float>{1, 2, 3, 0, 0}));
   ASSERT_OK(hologram_buffer_resize(exec, b, 2));
   EXPECT_EQ(values(b), (std::vector<float>{1, 2}));
   hologram_handle slice = 0;
@@ -227,8 +222,7 @@ TEST_F(HostBuffers, WrappedMemoryIsSharedWhereItIsAligned) {
   ASSERT_OK(hologram_executor_wrap(exec, HOLOGRAM_F32, memory + 1, 15, count, &one, &copied, &b));
   EXPECT_EQ(copied, 1);
   EXPECT_EQ(released, 2);
-  EXPECT_EQ(hologram_executor_wrap(exec + 1, HOLOGRAM_F32, memory, 16, count, &one, &copied, &b),
-            HOLOGRAM_NOT_FOUND);
+  EXPECT_EQ(hologram_executor_wrap(exec + 1, HOLOGRAM_F32, memory, 16, count, &one, &copied, &b), HOLOGRAM_NOT_FOUND);
   EXPECT_EQ(released, 2) << "on failure the memory stays the caller's";
 }
 
@@ -248,8 +242,7 @@ TEST_P(Buffers, MemoryLimitRefusesAndLosesNothing) {
   EXPECT_EQ(s.linear_bytes, 400'000u);
   EXPECT_EQ(s.linear_peak, 800'000u);
   EXPECT_EQ(s.buffers, 1u);
-  EXPECT_EQ(hologram_executor_allocate_buffer_u64(exec, UINT64_MAX / 2, &b),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_executor_allocate_buffer_u64(exec, UINT64_MAX / 2, &b), HOLOGRAM_INVALID_ARGUMENT);
 }
 
 TEST_F(HostBuffers, BytesMoveWithinWrappedMemory) {
@@ -257,8 +250,7 @@ TEST_F(HostBuffers, BytesMoveWithinWrappedMemory) {
   for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i);
   hologram_handle b = 0;
   uint8_t copied = 0;
-  ASSERT_OK(
-      hologram_executor_wrap(exec, HOLOGRAM_F32, memory.data(), 28, nullptr, nullptr, &copied, &b));
+  ASSERT_OK(hologram_executor_wrap(exec, HOLOGRAM_F32, memory.data(), 28, nullptr, nullptr, &copied, &b));
   EXPECT_OK(hologram_buffer_to_bytes(exec, b, memory.data() + 4, 28 * sizeof(float), nullptr));
   EXPECT_EQ(memory[31], 27.0f);
   EXPECT_EQ(memory[4], 0.0f);
@@ -292,8 +284,7 @@ TEST(DeviceBuffers, RefuseToShowTheirMemory) {
   uint8_t n = 0;
   auto refused = [](hologram_status status) {
     const std::string_view message = hologram_last_error();
-    return status == HOLOGRAM_UNSUPPORTED &&
-           message.find("the memory of backend null is not the host's") != message.npos;
+    return status == HOLOGRAM_UNSUPPORTED && message.find("the memory of backend null is not the host's") != message.npos;
   };
   EXPECT_TRUE(refused(hologram_buffer_as_ptr(exec, b, &q)));
   EXPECT_TRUE(refused(hologram_buffer_as_mut_ptr(exec, b, &p)));
@@ -319,8 +310,7 @@ TEST(DeviceBuffers, CopyMemoryThatIsWrapped) {
   int released = 0;
   uint8_t copied = 0;
   ASSERT_OK(hologram_executor_wrap(
-      exec, HOLOGRAM_F32, memory, 16, [](void* n) { ++*static_cast<int*>(n); }, &released, &copied,
-      &b));
+      exec, HOLOGRAM_F32, memory, 16, [](void* n) { ++*static_cast<int*>(n); }, &released, &copied, &b));
   EXPECT_EQ(copied, 1);
   EXPECT_EQ(released, 1);
   memory[0] = 9;

@@ -15,8 +15,7 @@ uint64_t live() {
 }
 
 class Cpp : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Devices, Cpp, testing::Values("cpu", "null"),
-                         [](const auto& i) { return std::string(i.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, Cpp, testing::Values("cpu", "null"), [](const auto& i) { return std::string(i.param); });
 
 TEST_P(Cpp, ObjectsFreeWhatTheyOwnInAnyOrder) {
   const uint64_t before = live();
@@ -46,8 +45,7 @@ TEST_P(Cpp, FailuresThrowWithCodeAndMessage) {
     FAIL() << "the dtypes differ";
   } catch (const hologram::Error& e) {
     EXPECT_EQ(e.code(), HOLOGRAM_INVALID_ARGUMENT);
-    EXPECT_NE(std::string(e.what()).find("dtype must be f32, is i32"), std::string::npos)
-        << e.what();
+    EXPECT_NE(std::string(e.what()).find("dtype must be f32, is i32"), std::string::npos) << e.what();
   }
   EXPECT_THROW(hologram::Executor("cuda"), hologram::Error);
   EXPECT_EQ(executor.backend(), GetParam());
@@ -155,8 +153,7 @@ TEST_P(Cpp, EveryOperationReachesItsKernel) {
   EXPECT_NEAR(e.mse_loss(a, b, c, 3), 3 * 0.0625 / 3, 1e-7);
   EXPECT_NEAR(e.cross_entropy_loss(a, b, c, 3), 0.3847053, 1e-6);
   EXPECT_NEAR(e.binary_cross_entropy_loss(a, b, c, 3), 0.6059392, 1e-6);
-  hologram::Buffer m = e.buffer(std::vector<float>{1, 2, 3, 4, 5, 6}), r = e.allocate(2),
-                   g = e.allocate(4);
+  hologram::Buffer m = e.buffer(std::vector<float>{1, 2, 3, 4, 5, 6}), r = e.allocate(2), g = e.allocate(4);
   e.matvec(m, e.buffer(std::vector<float>{1, 1, 1}), r, 2, 3);
   EXPECT_EQ(r.read<float>(), (std::vector<float>{6, 15}));
   e.gemm(m, m, g, 2, 2, 3);
@@ -174,8 +171,7 @@ TEST_P(Cpp, ArchivesAreOpenedCalledAndReplaced) {
   const uint64_t before = live();
   {
     hologram::Executor executor(GetParam());
-    auto archive =
-        hologram::Archive::open(hologram::test::source_file("examples/model.holo").c_str(), true);
+    auto archive = hologram::Archive::open(hologram::test::source_file("examples/model.holo").c_str(), true);
     EXPECT_NE(archive.info().find("\"forward\""), std::string::npos);
     const std::string fingerprint = archive.fingerprint();
     archive.verify();
@@ -184,9 +180,7 @@ TEST_P(Cpp, ArchivesAreOpenedCalledAndReplaced) {
     const hologram::Session session = archive.session();
     session.reset();
     const hologram::Buffer x = executor.buffer(std::vector<float>{1, 2, 3, 4});
-    auto call = [&](const hologram::Executable& method) {
-      return method(x.tensor({2, 2})).at(0).read<float>();
-    };
+    auto call = [&](const hologram::Executable& method) { return method(x.tensor({2, 2})).at(0).read<float>(); };
     const auto forward = archive.method(executor, "forward");
     EXPECT_EQ(call(forward), (std::vector<float>{0, 3, 0, 7}));
     EXPECT_EQ(call(archive.method(executor, "forward", session)), call(forward));
@@ -204,8 +198,7 @@ TEST_P(Cpp, ArchivesAreOpenedCalledAndReplaced) {
 
 TEST(CppViews, AreOfTheHostsMemoryAlone) {
   hologram::Executor host, device("null");
-  hologram::Buffer seen = host.buffer(std::vector<float>{1, 2}),
-                   hidden = device.buffer(std::vector<float>{1, 2});
+  hologram::Buffer seen = host.buffer(std::vector<float>{1, 2}), hidden = device.buffer(std::vector<float>{1, 2});
   seen.view<float>()[1] = 3;
   EXPECT_EQ(seen.read<float>(), (std::vector<float>{1, 3}));
   try {

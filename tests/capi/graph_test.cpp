@@ -131,13 +131,11 @@ TEST_P(Graphs, MistakesAreNamed) {
   EXPECT_EQ(hologram_executable_run(e, flat, 2, out, 2), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_TRUE(message_has("run_with_symbols")) << hologram_last_error();
   const int64_t sizes[] = {2, 2, -1}, wrong[] = {3, 2};  // the third is not read
-  EXPECT_EQ(hologram_executable_run_with_symbols(e, flat, 2, wrong, 2, out, 2),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_executable_run_with_symbols(e, flat, 2, wrong, 2, out, 2), HOLOGRAM_INVALID_ARGUMENT);
   ASSERT_OK(hologram_executable_run_with_symbols(e, flat, 2, sizes, 2, out, 2));
   EXPECT_EQ(shape(out[1]), "[2, 2]");
   hologram_handle g = 0;
-  EXPECT_EQ(hologram_graph_parse("graph(symbols=0, parameters=0)\n%0: f32 = what", &g),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_graph_parse("graph(symbols=0, parameters=0)\n%0: f32 = what", &g), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_TRUE(message_has("line 2")) << hologram_last_error();
 }
 
@@ -176,8 +174,7 @@ TEST_P(Graphs, AGraphIsRefusedForSizesThatItIsWrongFor) {
       EXPECT_TRUE(message_has("the graph is not for these sizes")) << hologram_last_error();
       const int64_t size = 2;
       in[0] = buffer(8);
-      EXPECT_EQ(hologram_executable_run_with_symbols(e, in, 2, &size, 1, &out, 1),
-                HOLOGRAM_INVALID_ARGUMENT);
+      EXPECT_EQ(hologram_executable_run_with_symbols(e, in, 2, &size, 1, &out, 1), HOLOGRAM_INVALID_ARGUMENT);
       EXPECT_TRUE(message_has("the graph is not for these sizes")) << hologram_last_error();
     }
   }
@@ -198,14 +195,11 @@ TEST_P(Graphs, BuilderInfersAndBroadcasts) {
   EXPECT_EQ(text([&](auto... a) { return hologram_graph_type(g, scaled, a...); }), "f32[s0, 3]");
   ASSERT_OK(hologram_graph_apply(g, "reduce_max", &scaled, 1, "axes=[1]", nullptr, &rows));
   ASSERT_OK(hologram_graph_output(g, rows));
-  EXPECT_EQ(hologram_graph_apply(g, "reduce_max", &scaled, 1, "", nullptr, &ignored),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_graph_apply(g, "reduce_max", &scaled, 1, "", nullptr, &ignored), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_TRUE(message_has("axes is missing")) << hologram_last_error();
-  EXPECT_EQ(hologram_graph_apply(g, "add", &x, 1, nullptr, nullptr, &ignored),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_graph_apply(g, "add", &x, 1, nullptr, nullptr, &ignored), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_graph_parameter(g, HOLOGRAM_F32, "[s1]", &ignored), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_graph_parameter(g, HOLOGRAM_F32, "nonsense", &ignored),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_graph_parameter(g, HOLOGRAM_F32, "nonsense", &ignored), HOLOGRAM_INVALID_ARGUMENT);
   ASSERT_OK(hologram_graph_compile(exec, g, HOLOGRAM_REPRODUCIBLE, &e));
   hologram_handle in[] = {tensor({1, -2, 3, -10, 5, 6}, "[2, 3]"), tensor({1, 1, 1}, "[3]")};
   hologram_handle out = 0;
@@ -222,8 +216,7 @@ TEST_P(Graphs, BuilderInfersAndBroadcasts) {
   ASSERT_OK(hologram_graph_apply(g, "cast", &x, 1, nullptr, "i32", &cast));
   EXPECT_EQ(text([&](auto... a) { return hologram_graph_type(g, cast, a...); }), "i32[s0, 3]");
   ASSERT_OK(hologram_graph_apply(g, "reshape", &x, 1, nullptr, "[3, s0]", &cast));
-  ASSERT_OK(
-      hologram_graph_apply(g, "slice", &x, 1, "starts=[0, 1] steps=[1, 1]", "[s0, 2]", &cast));
+  ASSERT_OK(hologram_graph_apply(g, "slice", &x, 1, "starts=[0, 1] steps=[1, 1]", "[s0, 2]", &cast));
 }
 
 TEST_P(Graphs, FaultsInTheDataAreReported) {
@@ -233,8 +226,7 @@ TEST_P(Graphs, FaultsInTheDataAreReported) {
       "%1: i32[4] = parameter index=1 strides=[1]\n"
       "%2: i32[4] = div %0, %1\n"
       "return %2 strides=[1]\n");
-  hologram_handle in[] = {buffer(std::vector<int32_t>{8, 8, 8, 8}, HOLOGRAM_I32),
-                          buffer(std::vector<int32_t>{1, 2, 0, 4}, HOLOGRAM_I32)};
+  hologram_handle in[] = {buffer(std::vector<int32_t>{8, 8, 8, 8}, HOLOGRAM_I32), buffer(std::vector<int32_t>{1, 2, 0, 4}, HOLOGRAM_I32)};
   hologram_handle out = buffer(4, HOLOGRAM_I32);
   EXPECT_EQ(hologram_executable_run(e, in, 2, &out, 1), HOLOGRAM_DIVISION_BY_ZERO);
   EXPECT_EQ(values<int32_t>(out), (std::vector<int32_t>{8, 4, 0, 2}));

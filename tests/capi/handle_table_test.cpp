@@ -56,8 +56,8 @@ TEST(HandleTable, AHeldObjectGoesWhenTheCallEnds) {
 
 TEST(HandleTable, WhatIsNoHandleIsNotHeld) {
   const hologram_handle h = make();
-  for (hologram_handle wrong : {hologram_handle{0}, ~hologram_handle{0}, h ^ (uint64_t{1} << 24),
-                                h ^ (uint64_t{1} << 56), h + 1, h | 0xffffff})
+  for (hologram_handle wrong :
+       {hologram_handle{0}, ~hologram_handle{0}, h ^ (uint64_t{1} << 24), h ^ (uint64_t{1} << 56), h + 1, h | 0xffffff})
     EXPECT_LT(table().hold<1>(&wrong).record, 0) << wrong;
   std::vector<HandleTable::Hold> holds;
   for (;;) {  // a thread has few records

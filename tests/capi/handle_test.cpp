@@ -84,9 +84,7 @@ long resident() {
 }
 
 /// HOLOGRAM_SOAK makes the tests of growth ten times as long.
-int soak(int rounds, bool slow) {
-  return (std::getenv("HOLOGRAM_SOAK") ? 10 : 1) * (slow ? rounds / 50 + 2000 : rounds);
-}
+int soak(int rounds, bool slow) { return (std::getenv("HOLOGRAM_SOAK") ? 10 : 1) * (slow ? rounds / 50 + 2000 : rounds); }
 
 TEST_P(Handles, ManyExecutorsLeaveNothing) {
   long before = 0;
@@ -107,8 +105,7 @@ TEST_P(Handles, MillionsOfBuffersLeaveNothing) {
   for (int i = 0; i < soak(1'000'000, slow()); ++i) {
     if (i == 1000) before = resident();
     hologram_handle b = 0;
-    ASSERT_OK(hologram_executor_allocate(exec, HOLOGRAM_F32, i % 2 ? 100 : 4000,
-                                         HOLOGRAM_UNINITIALIZED, &b));
+    ASSERT_OK(hologram_executor_allocate(exec, HOLOGRAM_F32, i % 2 ? 100 : 4000, HOLOGRAM_UNINITIALIZED, &b));
     ASSERT_OK(hologram_buffer_cleanup(b));
   }
   // The fake device overwrites late what is freed, and gives out other memory meanwhile.

@@ -37,18 +37,14 @@ class Misuse {
     position_ = 0;
     const std::string_view text = name;
     first_is_executor_ =
-        std::is_same_v<std::tuple_element_t<0, std::tuple<Args..., int>>, uint64_t> &&
-                sizeof...(Args) > 1 && takes_executor(text)
-            ? 7
-            : 1;
-    wanted_ = text.starts_with("hologram_tensor_") && !text.starts_with("hologram_tensor_from") &&
-                      !text.starts_with("hologram_tensor_create")
-                  ? 3
-              : text.starts_with("hologram_graph_")      ? 4
-              : text.starts_with("hologram_executable_") ? 5
-              : text.starts_with("hologram_stream_")     ? 8
-              : text.starts_with("hologram_event_")      ? 9
-                                                         : 2;
+        std::is_same_v<std::tuple_element_t<0, std::tuple<Args..., int>>, uint64_t> && sizeof...(Args) > 1 && takes_executor(text) ? 7 : 1;
+    wanted_ =
+        text.starts_with("hologram_tensor_") && !text.starts_with("hologram_tensor_from") && !text.starts_with("hologram_tensor_create") ? 3
+        : text.starts_with("hologram_graph_")                                                                                            ? 4
+        : text.starts_with("hologram_executable_")                                                                                       ? 5
+        : text.starts_with("hologram_stream_")                                                                                           ? 8
+        : text.starts_with("hologram_event_")                                                                                            ? 9
+                                              : 2;
     std::tuple<Args...> arguments{make<Args>()...};
     if constexpr (std::is_same_v<Result, hologram_status>)
       judge(name, std::apply(function, arguments));
@@ -61,22 +57,19 @@ class Misuse {
   void pairs() {
     switch (random_() % 8) {
       case 0:
-        judge("hologram_executor_cleanup",
-              hologram_executor_cleanup(random_() % 128 ? random_() : executor()));
+        judge("hologram_executor_cleanup", hologram_executor_cleanup(random_() % 128 ? random_() : executor()));
         for (hologram_handle& e : executors_)
           if (hologram_synchronize(e) != HOLOGRAM_OK) e = new_executor();
         break;
       case 1:
-        judge("hologram_executor_set_memory_limit",
-              hologram_executor_set_memory_limit(executor(), random_() % (limit + 1)));
+        judge("hologram_executor_set_memory_limit", hologram_executor_set_memory_limit(executor(), random_() % (limit + 1)));
         break;
       case 2: {
         hologram_handle out = 0;
         uint8_t copied = 0;
         const uint64_t length = random_() % 9 ? random_() % 128 : ~uint64_t{0} - random_() % 64;
-        judge("hologram_executor_wrap",
-              hologram_executor_wrap(executor(), dtype(), bytes_.data() + random_() % 16, length,
-                                     nullptr, nullptr, some(&copied), some(&out)));
+        judge("hologram_executor_wrap", hologram_executor_wrap(executor(), dtype(), bytes_.data() + random_() % 16, length, nullptr,
+                                                               nullptr, some(&copied), some(&out)));
         keep(out);
         break;
       }
@@ -98,16 +91,14 @@ class Misuse {
         const bool versioned = random_() % 2 == 0;
         uint64_t managed = 0;
         judge("hologram_tensor_to_dlpack",
-              (versioned ? hologram_tensor_to_dlpack_versioned : hologram_tensor_to_dlpack)(
-                  executor(), any(), &managed));
+              (versioned ? hologram_tensor_to_dlpack_versioned : hologram_tensor_to_dlpack)(executor(), any(), &managed));
         if (managed == 0) break;
         hologram_handle out = 0;
         uint8_t copied = 0;
         hologram_handle taker = 0;  // one that takes it, so that nothing leaks
         if (hologram_new_executor_with_backend(backend_, &taker) != HOLOGRAM_OK) break;
         judge("hologram_tensor_from_dlpack",
-              (versioned ? hologram_tensor_from_dlpack_versioned : hologram_tensor_from_dlpack)(
-                  taker, managed, &copied, &out));
+              (versioned ? hologram_tensor_from_dlpack_versioned : hologram_tensor_from_dlpack)(taker, managed, &copied, &out));
         hologram_executor_cleanup(taker);
         keep(out);
         break;
@@ -116,10 +107,8 @@ class Misuse {
         size_t needed = 0;
         hologram_handle out = 0;
         uint8_t copied = 0;
-        judge("hologram_tensor_from_dlpack_capsule",
-              hologram_tensor_from_dlpack_capsule(executor(), 0, bytes_.data(), 64, &needed));
-        judge("hologram_tensor_from_dlpack",
-              hologram_tensor_from_dlpack(executor(), 0, &copied, &out));
+        judge("hologram_tensor_from_dlpack_capsule", hologram_tensor_from_dlpack_capsule(executor(), 0, bytes_.data(), 64, &needed));
+        judge("hologram_tensor_from_dlpack", hologram_tensor_from_dlpack(executor(), 0, &copied, &out));
         if (random_() % 512 == 0) {
           judge("hologram_clear_all_registries", hologram_clear_all_registries());
           for (hologram_handle& e : executors_) e = new_executor();
@@ -145,21 +134,17 @@ class Misuse {
     const std::string message = hologram_last_error();
     if (status < HOLOGRAM_OK || status > HOLOGRAM_SHORT_BUFFER || status == HOLOGRAM_INTERNAL)
       odd.push_back(std::string(name) + ": " + std::to_string(status) + " " + message);
-    else if (status != HOLOGRAM_OK && message.empty() &&
-             !std::string_view(name).starts_with("hologram_last_error"))
+    else if (status != HOLOGRAM_OK && message.empty() && !std::string_view(name).starts_with("hologram_last_error"))
       odd.push_back(std::string(name) + " fails without a message");
   }
 
   static bool takes_executor(std::string_view name) {
-    for (std::string_view one :
-         {"hologram_buffer_length", "hologram_buffer_size", "hologram_buffer_element",
-          "hologram_buffer_dtype", "hologram_buffer_executor", "hologram_buffer_is",
-          "hologram_buffer_pool", "hologram_buffer_class", "hologram_tensor_", "hologram_graph_",
-          "hologram_executable_", "hologram_stream_", "hologram_event_"})
+    for (std::string_view one : {"hologram_buffer_length", "hologram_buffer_size", "hologram_buffer_element", "hologram_buffer_dtype",
+                                 "hologram_buffer_executor", "hologram_buffer_is", "hologram_buffer_pool", "hologram_buffer_class",
+                                 "hologram_tensor_", "hologram_graph_", "hologram_executable_", "hologram_stream_", "hologram_event_"})
       if (name.starts_with(one))
-        return name.ends_with("contiguous") || name.ends_with("reshape") ||
-               name.ends_with("matmul") || name.ends_with("gemm") || name.ends_with("compile") ||
-               name == "hologram_stream_create" || name == "hologram_stream_from_native" ||
+        return name.ends_with("contiguous") || name.ends_with("reshape") || name.ends_with("matmul") || name.ends_with("gemm") ||
+               name.ends_with("compile") || name == "hologram_stream_create" || name == "hologram_stream_from_native" ||
                name == "hologram_event_create";
     return true;
   }
@@ -192,29 +177,12 @@ class Misuse {
   }
   uint64_t size() {
     if (random_() % 2) return random_() % 65;
-    constexpr uint64_t edges[] = {0,
-                                  1,
-                                  2,
-                                  3,
-                                  7,
-                                  64,
-                                  100,
-                                  1024,
-                                  3072,
-                                  3073,
-                                  5000,
-                                  9999,
-                                  100'000,
-                                  UINT32_MAX,
-                                  uint64_t{1} << 40,
-                                  INT64_MAX,
-                                  uint64_t{1} << 62,
-                                  UINT64_MAX};
+    constexpr uint64_t edges[] = {
+        0,         1, 2, 3, 7, 64, 100, 1024, 3072, 3073, 5000, 9999, 100'000, UINT32_MAX, uint64_t{1} << 40, INT64_MAX, uint64_t{1} << 62,
+        UINT64_MAX};
     return edges[random_() % std::size(edges)];
   }
-  hologram_dtype dtype() {
-    return random_() % 2 ? HOLOGRAM_F32 : static_cast<hologram_dtype>(random_() % 16);
-  }
+  hologram_dtype dtype() { return random_() % 2 ? HOLOGRAM_F32 : static_cast<hologram_dtype>(random_() % 16); }
   /// The pointer, or sometimes none.
   template <class T>
   T* some(T* pointer) {
@@ -241,13 +209,7 @@ class Misuse {
     } else if constexpr (std::is_same_v<T, uint8_t>) {
       return static_cast<T>(random_());
     } else if constexpr (std::is_floating_point_v<T>) {
-      constexpr T values[] = {0,
-                              1,
-                              -1,
-                              T(2.5),
-                              T(1e30),
-                              std::numeric_limits<T>::infinity(),
-                              std::numeric_limits<T>::quiet_NaN()};
+      constexpr T values[] = {0, 1, -1, T(2.5), T(1e30), std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN()};
       return values[random_() % std::size(values)];
     } else {
       static_assert(std::is_same_v<T, hologram_dtype>);
@@ -260,8 +222,7 @@ class Misuse {
   T* room() {
     using Plain = std::remove_const_t<T>;
     few_ = true;
-    if constexpr (std::is_void_v<Plain> || std::is_same_v<Plain, char> ||
-                  std::is_same_v<Plain, uint8_t>) {
+    if constexpr (std::is_void_v<Plain> || std::is_same_v<Plain, char> || std::is_same_v<Plain, uint8_t>) {
       few_ = false;
       return reinterpret_cast<T*>(bytes_.data());
     } else if constexpr (std::is_pointer_v<Plain>) {
@@ -287,59 +248,58 @@ class Misuse {
     }
   }
 
-  static constexpr const char* texts_[] = {
-      "",
-      "[]",
-      "[1, 2]",
-      "[2, 32]",
-      "[64]",
-      "[-1]",
-      "[1e9]",
-      "[0, 0]",
-      "[[",
-      "[NaN]",
-      "[1, 0]",
-      "[4, 4, 4]",
-      "[8, 8]",
-      "[1, 64]",
-      "[64, 1]",
-      "[2, 0, 1]",
-      "cpu",
-      "CUDA",
-      "auto",
-      "add",
-      "softmax",
-      "reduce_min",
-      "reduce_sum",
-      "mul",
-      "max",
-      "exp",
-      "reshape",
-      "broadcast",
-      "permute",
-      "take",
-      "scatter",
-      "host_call",
-      "select",
-      "axes=[0]",
-      "axes=[9]",
-      "ints=[0]",
-      "=[",
-      "f32[s0]",
-      "f32[2, 2]",
-      "[s0]",
-      "[s0, s1]",
-      "f32[s9]",
-      "f99",
-      "\xff\xfe",
-      "debug",
-      "off",
-      "{\"a\": [1]}",
-      "[1, 2",
-      "[9223372036854775807, 2]",
-      "graph(symbols=1, parameters=2)\n%0: f32[s0] = parameter index=0 strides=[1]\n"
-      "%1: f32[s0] = parameter index=1 strides=[1]\n%2: f32[s0] = add %0, %1\n"
-      "return %2 strides=[1]\n"};
+  static constexpr const char* texts_[] = {"",
+                                           "[]",
+                                           "[1, 2]",
+                                           "[2, 32]",
+                                           "[64]",
+                                           "[-1]",
+                                           "[1e9]",
+                                           "[0, 0]",
+                                           "[[",
+                                           "[NaN]",
+                                           "[1, 0]",
+                                           "[4, 4, 4]",
+                                           "[8, 8]",
+                                           "[1, 64]",
+                                           "[64, 1]",
+                                           "[2, 0, 1]",
+                                           "cpu",
+                                           "CUDA",
+                                           "auto",
+                                           "add",
+                                           "softmax",
+                                           "reduce_min",
+                                           "reduce_sum",
+                                           "mul",
+                                           "max",
+                                           "exp",
+                                           "reshape",
+                                           "broadcast",
+                                           "permute",
+                                           "take",
+                                           "scatter",
+                                           "host_call",
+                                           "select",
+                                           "axes=[0]",
+                                           "axes=[9]",
+                                           "ints=[0]",
+                                           "=[",
+                                           "f32[s0]",
+                                           "f32[2, 2]",
+                                           "[s0]",
+                                           "[s0, s1]",
+                                           "f32[s9]",
+                                           "f99",
+                                           "\xff\xfe",
+                                           "debug",
+                                           "off",
+                                           "{\"a\": [1]}",
+                                           "[1, 2",
+                                           "[9223372036854775807, 2]",
+                                           "graph(symbols=1, parameters=2)\n%0: f32[s0] = parameter index=0 strides=[1]\n"
+                                           "%1: f32[s0] = parameter index=1 strides=[1]\n%2: f32[s0] = add %0, %1\n"
+                                           "return %2 strides=[1]\n"};
 
   std::mt19937_64 random_;
   const char* backend_;

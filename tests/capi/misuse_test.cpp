@@ -51,8 +51,7 @@ HOLOGRAM_ON_EVERY_DEVICE(MisuseOn);
 TEST_P(MisuseOn, EveryCallGetsAStatus) {
   std::vector<Function> list;
   for (const Function& f : functions)
-    if (std::none_of(std::begin(apart), std::end(apart),
-                     [&](const char* name) { return std::string_view(name) == f.name; }))
+    if (std::none_of(std::begin(apart), std::end(apart), [&](const char* name) { return std::string_view(name) == f.name; }))
       list.push_back(f);
   ASSERT_EQ(list.size() + std::size(apart), std::size(functions));
   const uint64_t calls = number("HOLOGRAM_MISUSE_CALLS", 100'000);
@@ -67,8 +66,7 @@ TEST_P(MisuseOn, EveryCallGetsAStatus) {
     EXPECT_TRUE(misuse.odd.empty()) << misuse.odd.size() << ", the first: " << misuse.odd[0];
     // Random, but not hopeless: most functions also did something now and then.
     if (std::getenv("HOLOGRAM_MISUSE_VERBOSE"))
-      for (const Function& f : list)
-        std::printf("%-50s %8lu %8lu\n", f.name, misuse.succeeded[f.name], misuse.failed[f.name]);
+      for (const Function& f : list) std::printf("%-50s %8lu %8lu\n", f.name, misuse.succeeded[f.name], misuse.failed[f.name]);
     EXPECT_GT(misuse.succeeded.size(), list.size() * 3 / 4);
     EXPECT_GT(misuse.failed.size(), list.size() * 3 / 4);
   }

@@ -45,16 +45,14 @@ TEST_P(Operations, AlongAnAxis) {
   }
   hologram_handle a = buffer(4);
   EXPECT_EQ(hologram_along_axis_f32(exec, "cumsum", a, a, 1, 1, 1), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_along_axis_f32(exec, "reduce_sum", a, a, UINT64_MAX, 2, 2),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_along_axis_f32(exec, "reduce_sum", a, a, UINT64_MAX, 2, 2), HOLOGRAM_INVALID_ARGUMENT);
 }
 
 TEST_P(Operations, OthersByNameAndDtype) {
   hologram_handle a = buffer(std::vector<float>{1, 4, 9, 0.25f}), c = buffer(4);
   ASSERT_OK(hologram_elementwise(exec, "sqrt", &a, 1, c, 4));
   EXPECT_EQ(values(c), (std::vector<float>{1, 2, 3, 0.5f}));
-  hologram_handle i = buffer(std::vector<int32_t>{7, -7, 5, 1}, HOLOGRAM_I32),
-                  d = buffer(std::vector<int32_t>{2, 2, 0, 1}, HOLOGRAM_I32),
+  hologram_handle i = buffer(std::vector<int32_t>{7, -7, 5, 1}, HOLOGRAM_I32), d = buffer(std::vector<int32_t>{2, 2, 0, 1}, HOLOGRAM_I32),
                   q = buffer(4, HOLOGRAM_I32), less = buffer(4, HOLOGRAM_B8);
   const hologram_handle both[] = {i, d};
   EXPECT_EQ(hologram_elementwise(exec, "div", both, 2, q, 4), HOLOGRAM_DIVISION_BY_ZERO);
@@ -64,8 +62,7 @@ TEST_P(Operations, OthersByNameAndDtype) {
   EXPECT_EQ(hologram_elementwise(exec, "lt", both, 2, q, 4), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_elementwise(exec, "no such thing", both, 2, q, 4), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_elementwise(exec, "clip", &a, 1, c, 4), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_elementwise(exec, "exp", &i, 1, q, 4), HOLOGRAM_INVALID_ARGUMENT)
-      << "exp takes floats";
+  EXPECT_EQ(hologram_elementwise(exec, "exp", &i, 1, q, 4), HOLOGRAM_INVALID_ARGUMENT) << "exp takes floats";
   ASSERT_OK(hologram_convert(exec, a, q, 4));
   EXPECT_EQ(values<int32_t>(q), (std::vector<int32_t>{1, 4, 9, 0}));
   uint32_t id = 0;
@@ -81,8 +78,7 @@ TEST_P(Operations, HalfPrecisionRoundsEachResult) {
     float step;  // between 1 and the next number
   } types[] = {{HOLOGRAM_F16, 1.0f / 1024}, {HOLOGRAM_BF16, 1.0f / 128}};
   for (const auto& t : types) {
-    hologram_handle a = buffer(std::vector<float>{1, 2, 3, 1}),
-                    b = buffer(std::vector<float>{t.step, 0.5f, 0.25f, t.step / 4});
+    hologram_handle a = buffer(std::vector<float>{1, 2, 3, 1}), b = buffer(std::vector<float>{t.step, 0.5f, 0.25f, t.step / 4});
     hologram_handle x = buffer(4, t.dtype), y = buffer(4, t.dtype), back = buffer(4);
     ASSERT_OK(hologram_convert(exec, a, x, 4));
     ASSERT_OK(hologram_convert(exec, b, y, 4));
@@ -104,8 +100,7 @@ TEST_F(HostOperations, NothingIsCompiledForTheListedOnes) {
   s.struct_size = sizeof s;
   ASSERT_OK(hologram_stats(exec, &s));
   const uint64_t compiled = s.compiled_kernels, calls = s.kernel_calls;
-  hologram_handle a = buffer(random_values(600, 13)), b = buffer(random_values(600, 14)),
-                  c = buffer(600);
+  hologram_handle a = buffer(random_values(600, 13)), b = buffer(random_values(600, 14)), c = buffer(600);
   float r = 0;
   ASSERT_OK(hologram_vector_add_f32(exec, a, b, c, 600));
   ASSERT_OK(hologram_gelu_f32(exec, a, c, 600));
@@ -154,8 +149,7 @@ TEST_F(HostOperations, AnInterpretedExecutorSaysSoAndLeavesTheSameBits) {
 TEST_P(Operations, MistakesAreNamed) {
   hologram_handle a = buffer(8), b = buffer(4), other = 0, foreign = 0;
   EXPECT_EQ(hologram_vector_add_f32(exec, a, b, a, 8), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("hologram_vector_add_f32: input 1: the buffer has 4 elements"))
-      << hologram_last_error();
+  EXPECT_TRUE(message_has("hologram_vector_add_f32: input 1: the buffer has 4 elements")) << hologram_last_error();
   ASSERT_OK(new_executor(&other));
   ASSERT_OK(hologram_executor_allocate_buffer(other, 8, &foreign));
   EXPECT_EQ(hologram_vector_add_f32(exec, a, foreign, a, 8), HOLOGRAM_INVALID_ARGUMENT);

@@ -42,48 +42,23 @@ HOLOGRAM_ON_EVERY_DEVICE(StreamOperations);
 using Handle = hologram_handle;
 
 TEST_P(StreamOperations, GiveTheResultsOfTheExecutors) {
-  expect_same("add", n, [&](Handle p, Handle a, Handle c) {
-    return hologram_vector_add_f32_u64(p, a, y, c, n);
-  });
-  expect_same("gelu", n, [&](Handle p, Handle a, Handle c) {
-    return hologram_gelu_f32(p, a, c, static_cast<uint32_t>(n));
-  });
-  expect_same("clip", n, [&](Handle p, Handle a, Handle c) {
-    return hologram_vector_clip_f32_u64(p, a, c, n, 0.2f, 0.5f);
-  });
-  expect_same("scalar_mul", n, [&](Handle p, Handle a, Handle c) {
-    return hologram_scalar_mul_f32_u64(p, a, c, n, 3.5f);
-  });
-  expect_same("exp", n, [&](Handle p, Handle a, Handle c) {
-    return hologram_elementwise(p, "exp", &a, 1, c, n);
-  });
-  expect_same("softmax", n,
-              [&](Handle p, Handle a, Handle c) { return hologram_softmax_f32_u64(p, a, c, n); });
-  expect_same("sum", 1, [&](Handle p, Handle a, Handle c) {
-    return hologram_reduce_sum_f32_u64(p, a, c, n, nullptr);
-  });
-  expect_same("sum of nothing", 1, [&](Handle p, Handle a, Handle c) {
-    return hologram_reduce_sum_f32_u64(p, a, c, 0, nullptr);
-  });
-  expect_same("mse", 1, [&](Handle p, Handle a, Handle c) {
-    return hologram_mse_loss_f32_u64(p, a, y, c, n, nullptr);
-  });
-  expect_same("cross entropy", 1, [&](Handle p, Handle a, Handle c) {
-    return hologram_cross_entropy_loss_f32_u64(p, a, y, c, n, nullptr);
-  });
+  expect_same("add", n, [&](Handle p, Handle a, Handle c) { return hologram_vector_add_f32_u64(p, a, y, c, n); });
+  expect_same("gelu", n, [&](Handle p, Handle a, Handle c) { return hologram_gelu_f32(p, a, c, static_cast<uint32_t>(n)); });
+  expect_same("clip", n, [&](Handle p, Handle a, Handle c) { return hologram_vector_clip_f32_u64(p, a, c, n, 0.2f, 0.5f); });
+  expect_same("scalar_mul", n, [&](Handle p, Handle a, Handle c) { return hologram_scalar_mul_f32_u64(p, a, c, n, 3.5f); });
+  expect_same("exp", n, [&](Handle p, Handle a, Handle c) { return hologram_elementwise(p, "exp", &a, 1, c, n); });
+  expect_same("softmax", n, [&](Handle p, Handle a, Handle c) { return hologram_softmax_f32_u64(p, a, c, n); });
+  expect_same("sum", 1, [&](Handle p, Handle a, Handle c) { return hologram_reduce_sum_f32_u64(p, a, c, n, nullptr); });
+  expect_same("sum of nothing", 1, [&](Handle p, Handle a, Handle c) { return hologram_reduce_sum_f32_u64(p, a, c, 0, nullptr); });
+  expect_same("mse", 1, [&](Handle p, Handle a, Handle c) { return hologram_mse_loss_f32_u64(p, a, y, c, n, nullptr); });
+  expect_same("cross entropy", 1,
+              [&](Handle p, Handle a, Handle c) { return hologram_cross_entropy_loss_f32_u64(p, a, y, c, n, nullptr); });
   for (const char* operation : {"softmax", "reduce_max"})
-    expect_same(operation, n, [&](Handle p, Handle a, Handle c) {
-      return hologram_along_axis_f32(p, operation, a, c, 3, 10, 4);
-    });
-  expect_same("product of nothing", 12, [&](Handle p, Handle a, Handle c) {
-    return hologram_along_axis_f32(p, "reduce_prod", a, c, 3, 0, 4);
-  });
-  expect_same("gemm", 24, [&](Handle p, Handle a, Handle c) {
-    return hologram_gemm_f32_u64(p, a, y, c, 4, 6, 20);
-  });
-  expect_same("matvec", 3, [&](Handle p, Handle a, Handle c) {
-    return hologram_matvec_f32_u64(p, a, y, c, 3, 40);
-  });
+    expect_same(operation, n, [&](Handle p, Handle a, Handle c) { return hologram_along_axis_f32(p, operation, a, c, 3, 10, 4); });
+  expect_same("product of nothing", 12,
+              [&](Handle p, Handle a, Handle c) { return hologram_along_axis_f32(p, "reduce_prod", a, c, 3, 0, 4); });
+  expect_same("gemm", 24, [&](Handle p, Handle a, Handle c) { return hologram_gemm_f32_u64(p, a, y, c, 4, 6, 20); });
+  expect_same("matvec", 3, [&](Handle p, Handle a, Handle c) { return hologram_matvec_f32_u64(p, a, y, c, 3, 40); });
 }
 
 TEST_P(StreamOperations, StandInOneRowWithCopies) {
@@ -98,8 +73,7 @@ TEST_P(StreamOperations, StandInOneRowWithCopies) {
     ASSERT_OK(hologram_stream_copy_to_bytes(s, b, results[k].data(), n * sizeof(float)));
   }
   ASSERT_OK(hologram_stream_synchronize(s));
-  for (size_t k = 0; k < results.size(); ++k)
-    EXPECT_FLOAT_EQ(results[k][n - 1], 2 * static_cast<float>(k) / static_cast<float>(n));
+  for (size_t k = 0; k < results.size(); ++k) EXPECT_FLOAT_EQ(results[k][n - 1], 2 * static_cast<float>(k) / static_cast<float>(n));
 }
 
 // Planted: the second stream does not wait for the first. A device whose queues are late finds it.
@@ -119,8 +93,8 @@ TEST_P(StreamOperations, AreInNoOrderWithOtherStreams) {
 }
 
 TEST_P(StreamOperations, TellFaultsWhereTheStreamIsWaitedFor) {
-  const Handle a = buffer<int32_t>({7, 8}, HOLOGRAM_I32), b = buffer<int32_t>({2, 0}, HOLOGRAM_I32),
-               c = buffer(2, HOLOGRAM_I32), f = buffer(2);
+  const Handle a = buffer<int32_t>({7, 8}, HOLOGRAM_I32), b = buffer<int32_t>({2, 0}, HOLOGRAM_I32), c = buffer(2, HOLOGRAM_I32),
+               f = buffer(2);
   const Handle operands[] = {a, b};
   EXPECT_EQ(hologram_elementwise(exec, "div", operands, 2, c, 2), HOLOGRAM_DIVISION_BY_ZERO);
   ASSERT_OK(hologram_elementwise(s, "div", operands, 2, c, 2));

@@ -132,8 +132,7 @@ TEST_P(Streams, WithoutAnEventAreInNoOrder) {
 
 TEST_P(Streams, TellErrorsWhenTheyAreWaitedFor) {
   const hologram_handle e = compile(picked), s = stream(), x = buffer(round_of(0));
-  const hologram_handle good = buffer<int64_t>({3, 4}, HOLOGRAM_I64),
-                        bad = buffer<int64_t>({3, 400}, HOLOGRAM_I64), y = buffer(2);
+  const hologram_handle good = buffer<int64_t>({3, 4}, HOLOGRAM_I64), bad = buffer<int64_t>({3, 400}, HOLOGRAM_I64), y = buffer(2);
   hologram_handle inputs[] = {x, bad}, output = y;
   ASSERT_OK(hologram_executable_run_on_stream(e, s, inputs, 2, &output, 1));
   EXPECT_EQ(hologram_stream_synchronize(s), HOLOGRAM_INVALID_ARGUMENT);
@@ -144,8 +143,7 @@ TEST_P(Streams, TellErrorsWhenTheyAreWaitedFor) {
   EXPECT_OK(hologram_stream_synchronize(s));
   EXPECT_EQ(values(y), (std::vector<float>{3, 4}));
   // What is wrong with the arguments is told at once.
-  EXPECT_EQ(hologram_executable_run_on_stream(e, s, inputs, 1, &output, 1),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_executable_run_on_stream(e, s, inputs, 1, &output, 1), HOLOGRAM_INVALID_ARGUMENT);
 }
 
 TEST_P(Streams, KeepWhatTheirWorkNeeds) {

@@ -31,10 +31,7 @@ struct Array {
       : dtype(type), shape(std::move(dims)), bytes(values.size() * sizeof(T)) {
     if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   }
-  uint64_t length() const {
-    return static_cast<uint64_t>(
-        std::reduce(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
-  }
+  uint64_t length() const { return static_cast<uint64_t>(std::reduce(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())); }
   std::string shape_text() const { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 };
 
@@ -45,9 +42,7 @@ struct Case {
   const char* message = "";
 };
 
-int64_t below(Random& random, int64_t end) {
-  return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
-}
+int64_t below(Random& random, int64_t end) { return static_cast<int64_t>(random() % static_cast<uint64_t>(end)); }
 
 /// Integers, of which every sum here is exact.
 std::vector<float> numbers(Random& random, int64_t count) {
@@ -82,9 +77,7 @@ Case sums_of_rows(Random& random, int64_t most) {
   c.inputs = {{HOLOGRAM_F32, {rows, columns}, a}, {HOLOGRAM_F32, {rows, columns}, b}};
   c.outputs = {{HOLOGRAM_F32, {rows}, sums}, {HOLOGRAM_F32, {rows, columns}, products}};
   if (!agree) {
-    c.inputs[1] = {HOLOGRAM_F32,
-                   {rows, columns + 1},
-                   std::vector<float>(static_cast<size_t>(rows * (columns + 1)))};
+    c.inputs[1] = {HOLOGRAM_F32, {rows, columns + 1}, std::vector<float>(static_cast<size_t>(rows * (columns + 1)))};
     c.status = HOLOGRAM_INVALID_ARGUMENT;
     c.message = "elsewhere";
   }
@@ -138,8 +131,7 @@ Case product(Random& random, int64_t most) {
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j)
       for (int64_t l = 0; l < k; ++l)
-        out[static_cast<size_t>(i * n + j)] +=
-            a[static_cast<size_t>(i * k + l)] * b[static_cast<size_t>(l * n + j)];
+        out[static_cast<size_t>(i * n + j)] += a[static_cast<size_t>(i * k + l)] * b[static_cast<size_t>(l * n + j)];
   Case c;
   c.inputs = {{HOLOGRAM_F32, {m, k}, a}, {HOLOGRAM_F32, {k, n}, b}};
   c.outputs = {{HOLOGRAM_F32, {m, n}, out}};
@@ -175,9 +167,8 @@ Case below_largest(Random& random, int64_t most) {
     for (size_t i = 0; i < width; ++i) sums[first + i] = sum += x[first + i] - largest;
     std::vector<int64_t> own(width);
     std::iota(own.begin(), own.end(), 0);
-    std::stable_sort(own.begin(), own.end(), [&](int64_t a, int64_t b) {
-      return sums[first + static_cast<size_t>(a)] < sums[first + static_cast<size_t>(b)];
-    });
+    std::stable_sort(own.begin(), own.end(),
+                     [&](int64_t a, int64_t b) { return sums[first + static_cast<size_t>(a)] < sums[first + static_cast<size_t>(b)]; });
     std::copy(own.begin(), own.end(), order.begin() + static_cast<int64_t>(first));
   }
   Case c;
@@ -268,8 +259,7 @@ class Stress : public testing::Test {
     EXPECT_OK(hologram_new_executor_with_backend(device == 0 ? "cpu" : "null", &world->executor));
     world->most = device == 0 ? 3000 : 40;
     for (size_t p = 0; p < std::size(programs); ++p)
-      world->executables[p] =
-          compile(world->executor, programs[p], p % 3 ? 0 : HOLOGRAM_REPRODUCIBLE);
+      world->executables[p] = compile(world->executor, programs[p], p % 3 ? 0 : HOLOGRAM_REPRODUCIBLE);
     return world;
   }
 
@@ -290,24 +280,19 @@ class Stress : public testing::Test {
   }
 
   void replace_executable(World& world, size_t p, Random& random) {
-    const hologram_handle fresh =
-        compile(world.executor, programs[p], static_cast<uint32_t>(random() % 4));
+    const hologram_handle fresh = compile(world.executor, programs[p], static_cast<uint32_t>(random() % 4));
     const hologram_handle old = world.executables[p].exchange(fresh);
     const hologram_status s = hologram_executable_cleanup(old);
     EXPECT_TRUE(s == HOLOGRAM_OK || world.ends) << hologram_last_error();
   }
 
   /// What a call of a world may answer besides: when the executor ended meanwhile.
-  static bool excused(const World& world, hologram_status status) {
-    return status == HOLOGRAM_NOT_FOUND && world.ends;
-  }
+  static bool excused(const World& world, hologram_status status) { return status == HOLOGRAM_NOT_FOUND && world.ends; }
 
   static hologram_handle give(const World& world, const Array& a) {
     hologram_handle b = 0;
-    hologram_status s =
-        hologram_executor_allocate(world.executor, a.dtype, a.length(), HOLOGRAM_UNINITIALIZED, &b);
-    if (s == HOLOGRAM_OK)
-      s = hologram_buffer_copy_from_bytes(world.executor, b, a.bytes.data(), a.bytes.size());
+    hologram_status s = hologram_executor_allocate(world.executor, a.dtype, a.length(), HOLOGRAM_UNINITIALIZED, &b);
+    if (s == HOLOGRAM_OK) s = hologram_buffer_copy_from_bytes(world.executor, b, a.bytes.data(), a.bytes.size());
     EXPECT_TRUE(s == HOLOGRAM_OK || excused(world, s)) << hologram_last_error();
     return b;
   }
@@ -315,8 +300,7 @@ class Stress : public testing::Test {
   static void expect_elements(const World& world, hologram_handle tensor, const Array& expected) {
     std::vector<std::byte> bytes(expected.bytes.size());
     size_t needed = 0;
-    const hologram_status s =
-        hologram_tensor_to_bytes(world.executor, tensor, bytes.data(), bytes.size(), &needed);
+    const hologram_status s = hologram_tensor_to_bytes(world.executor, tensor, bytes.data(), bytes.size(), &needed);
     if (excused(world, s)) return;
     ASSERT_OK(s);
     EXPECT_TRUE(needed == bytes.size() && bytes == expected.bytes) << expected.shape_text();
@@ -343,18 +327,15 @@ class Stress : public testing::Test {
     }
     const auto given = outputs;
     const hologram_handle executable = world.executables[p];
-    const hologram_status s = hologram_executable_run(executable, inputs.data(), inputs.size(),
-                                                      outputs.data(), outputs.size());
+    const hologram_status s = hologram_executable_run(executable, inputs.data(), inputs.size(), outputs.data(), outputs.size());
     const bool replaced = s == HOLOGRAM_NOT_FOUND && world.executables[p] != executable;
     if (!excused(world, s) && !replaced) {
       EXPECT_EQ(s, c.status) << hologram_last_error() << "\n" << programs[p].source;
       if (s == c.status && s != HOLOGRAM_OK) {
-        EXPECT_NE(std::string_view(hologram_last_error()).find(c.message), std::string_view::npos)
-            << hologram_last_error();
+        EXPECT_NE(std::string_view(hologram_last_error()).find(c.message), std::string_view::npos) << hologram_last_error();
       }
       if (s == HOLOGRAM_OK)
-        for (size_t i = 0; i < outputs.size(); ++i)
-          expect_elements(world, outputs[i], c.outputs[i]);
+        for (size_t i = 0; i < outputs.size(); ++i) expect_elements(world, outputs[i], c.outputs[i]);
       if (s != HOLOGRAM_OK) {
         EXPECT_EQ(outputs, given);
       }
@@ -379,8 +360,7 @@ class Stress : public testing::Test {
     if (s == HOLOGRAM_OK) s = hologram_vector_add_f32(e, tail, tail, twice, half);
     if (s == HOLOGRAM_OK) s = hologram_reduce_sum_f32(e, twice, a, half, &sum);
     EXPECT_TRUE(s != HOLOGRAM_OK || sum == expected) << sum;
-    if (s == HOLOGRAM_OK)
-      s = hologram_buffer_resize(e, a, n + 5) == HOLOGRAM_BUSY ? HOLOGRAM_OK : HOLOGRAM_NOT_FOUND;
+    if (s == HOLOGRAM_OK) s = hologram_buffer_resize(e, a, n + 5) == HOLOGRAM_BUSY ? HOLOGRAM_OK : HOLOGRAM_NOT_FOUND;
     EXPECT_TRUE(s == HOLOGRAM_OK || excused(world, s)) << hologram_last_error();
     hologram_buffer_cleanup(tail);
     hologram_buffer_cleanup(twice);
@@ -397,8 +377,7 @@ class Stress : public testing::Test {
     std::vector<float> expected;
   };
   static void release(const View& v) {
-    EXPECT_TRUE(std::equal(v.expected.begin(), v.expected.end(), v.data))
-        << "a view of a freed buffer";
+    EXPECT_TRUE(std::equal(v.expected.begin(), v.expected.end(), v.data)) << "a view of a freed buffer";
     EXPECT_OK(hologram_view_release(v.view));
   }
   /// Another thread looks at it later, when its buffer is gone.
@@ -460,15 +439,13 @@ class Stress : public testing::Test {
 
 // HOLOGRAM_STRESS_SECONDS and HOLOGRAM_STRESS_SEED make it longer and another one.
 TEST_F(Stress, CallsOnSharedHandlesAnswerAsIfAlone) {
-  const uint64_t seconds = number("HOLOGRAM_STRESS_SECONDS", 10),
-                 seed = number("HOLOGRAM_STRESS_SEED", 1);
+  const uint64_t seconds = number("HOLOGRAM_STRESS_SECONDS", 10), seed = number("HOLOGRAM_STRESS_SEED", 1);
   SCOPED_TRACE(fmt::format("HOLOGRAM_STRESS_SEED={}", seed));
   for (size_t device : {0, 1}) worlds_[device] = make_world(device);
   const auto end = Clock::now() + std::chrono::seconds(seconds);
   {
     std::vector<std::jthread> threads;
-    for (uint64_t t = 0; t < 6; ++t)
-      threads.emplace_back([=, this] { work(t % 3 == 2, seed * 100 + t, end); });
+    for (uint64_t t = 0; t < 6; ++t) threads.emplace_back([=, this] { work(t % 3 == 2, seed * 100 + t, end); });
   }
   for (const View& v : views_) release(v);
   EXPECT_GT(calls_[0], 10u);

@@ -28,9 +28,7 @@ class CapiTest : public testing::Test {
   }
 
   virtual const char* backend() const { return "cpu"; }
-  hologram_status new_executor(hologram_handle* executor) const {
-    return hologram_new_executor_with_backend(backend(), executor);
-  }
+  hologram_status new_executor(hologram_handle* executor) const { return hologram_new_executor_with_backend(backend(), executor); }
   /// Whether this test's kernels are interpreted: fewer elements and rounds will do.
   bool slow() const { return std::string_view(backend()) != "cpu"; }
 
@@ -73,9 +71,7 @@ class CapiTest : public testing::Test {
     s.pop_back();
     return s;
   }
-  static bool message_has(std::string_view part) {
-    return std::string_view(hologram_last_error()).find(part) != std::string_view::npos;
-  }
+  static bool message_has(std::string_view part) { return std::string_view(hologram_last_error()).find(part) != std::string_view::npos; }
 
   hologram_handle exec = 0;
 };
@@ -86,8 +82,7 @@ class DeviceTest : public CapiTest, public testing::WithParamInterface<const cha
   const char* backend() const override { return GetParam(); }
 };
 
-#define HOLOGRAM_ON_EVERY_DEVICE(Suite)                                    \
-  INSTANTIATE_TEST_SUITE_P(Devices, Suite, testing::Values("cpu", "null"), \
-                           [](const auto& i) { return std::string(i.param); })
+#define HOLOGRAM_ON_EVERY_DEVICE(Suite) \
+  INSTANTIATE_TEST_SUITE_P(Devices, Suite, testing::Values("cpu", "null"), [](const auto& i) { return std::string(i.param); })
 
 }  // namespace hologram::test

@@ -80,16 +80,11 @@ TEST_P(Tensors, ViewsShowTheirBuffer) {
 TEST_P(Tensors, MistakesAreErrors) {
   hologram_handle b = ramp(24), t = tensor(b, "[2, 3, 4]"), v = 0;
   EXPECT_EQ(hologram_tensor_from_buffer(b, "[5, 5]", &v), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_tensor_from_buffer(b, "[4611686018427387904, 4, 4]", &v),
-            HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[1]", &v),
-            HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[20, 2]", &v),
-            HOLOGRAM_INVALID_ARGUMENT)
-      << "reaches element 24";
+  EXPECT_EQ(hologram_tensor_from_buffer(b, "[4611686018427387904, 4, 4]", &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[1]", &v), HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[20, 2]", &v), HOLOGRAM_INVALID_ARGUMENT) << "reaches element 24";
   EXPECT_OK(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[19, 2]", &v));
-  EXPECT_EQ(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[-1, 2]", &v),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_from_buffer_with_strides(b, "[2, 3]", "[-1, 2]", &v), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_tensor_transpose(t, &v), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_tensor_permute(t, "[0, 1, 1]", &v), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_tensor_select(t, 3, 0, &v), HOLOGRAM_INVALID_ARGUMENT);
@@ -105,12 +100,9 @@ TEST_P(Tensors, Broadcasting) {
   uint8_t yes = 0;
   EXPECT_OK(hologram_tensor_is_broadcast_compatible_with(row, m, &yes));
   EXPECT_EQ(yes, 1);
-  EXPECT_EQ(
-      text([](auto... a) { return hologram_tensor_broadcast_shapes("[4, 1, 3]", "[2, 1]", a...); }),
-      "[4, 2, 3]");
+  EXPECT_EQ(text([](auto... a) { return hologram_tensor_broadcast_shapes("[4, 1, 3]", "[2, 1]", a...); }), "[4, 2, 3]");
   size_t needed = 0;
-  EXPECT_EQ(hologram_tensor_broadcast_shapes("[2]", "[3]", nullptr, 0, &needed),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_broadcast_shapes("[2]", "[3]", nullptr, 0, &needed), HOLOGRAM_INVALID_ARGUMENT);
   ASSERT_OK(hologram_tensor_broadcast_to(row, "[2, 3]", &v));
   EXPECT_EQ(elements(v), (std::vector<float>{0, 1, 2, 0, 1, 2}));
   ASSERT_OK(hologram_tensor_broadcast_to(tensor(ramp(2), "[2, 1]"), "[2, 3]", &v));
@@ -126,8 +118,7 @@ TEST_P(Tensors, CopiesOfEveryRankAndSize) {
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 37 + i / 251);
     ASSERT_OK(hologram_buffer_copy_from_bytes(exec, b, bytes.data(), bytes.size()));
     ASSERT_OK(hologram_tensor_from_buffer(b, "[2, 3, 4, 5, 6]", &t));
-    for (const char* order : {"[4, 3, 2, 1, 0]", "[0, 2, 1, 3, 4]", "[3, 4, 0, 1, 2]",
-                              "[1, 0, 3, 2, 4]", "[2, 0, 4, 1, 3]"}) {
+    for (const char* order : {"[4, 3, 2, 1, 0]", "[0, 2, 1, 3, 4]", "[3, 4, 0, 1, 2]", "[1, 0, 3, 2, 4]", "[2, 0, 4, 1, 3]"}) {
       ASSERT_OK(hologram_tensor_permute(t, order, &v));
       ASSERT_OK(hologram_tensor_contiguous(exec, v, &dense));
       int64_t shape[5], steps[5];
@@ -138,9 +129,7 @@ TEST_P(Tensors, CopiesOfEveryRankAndSize) {
       for (int i = 0; i < 720; ++i) {
         int64_t from = 0;
         for (int d = 0; d < 5; ++d) from += at[d] * steps[d];
-        ASSERT_EQ(
-            std::memcmp(got + i * size, bytes.data() + static_cast<size_t>(from) * size, size), 0)
-            << order << " element " << i;
+        ASSERT_EQ(std::memcmp(got + i * size, bytes.data() + static_cast<size_t>(from) * size, size), 0) << order << " element " << i;
         for (int d = 4; d >= 0 && ++at[d] == shape[d]; --d) at[d] = 0;
       }
     }
@@ -148,8 +137,7 @@ TEST_P(Tensors, CopiesOfEveryRankAndSize) {
 }
 
 TEST_P(Tensors, TransposedCopiesOfEverySize) {
-  const std::pair<int64_t, int64_t> sizes[] = {
-      {1, 40}, {15, 17}, {16, 16}, {33, 64}, {slow() ? 100 : 1000, 101}};
+  const std::pair<int64_t, int64_t> sizes[] = {{1, 40}, {15, 17}, {16, 16}, {33, 64}, {slow() ? 100 : 1000, 101}};
   for (const auto& [rows, columns] : sizes) {
     hologram_handle b = ramp(static_cast<size_t>(3 * rows * columns)), t = 0, v = 0;
     const int64_t shape[] = {3, rows, columns};
@@ -278,21 +266,16 @@ TEST_P(Tensors, DlpackFromTheHost) {
   deleted = 0;
   alignas(4) float memory[6] = {1, 2, 3, 4, 5, 6};
   int64_t shape[2] = {2, 3};
-  Managed m{{memory, {dlpack::cpu, 0}, 2, {dlpack::code_float, 32, 1}, shape, nullptr, 0},
-            nullptr,
-            [](Managed*) { ++deleted; }};
+  Managed m{{memory, {dlpack::cpu, 0}, 2, {dlpack::code_float, 32, 1}, shape, nullptr, 0}, nullptr, [](Managed*) { ++deleted; }};
   const auto address = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&m));
   char json[128];
-  EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, 10, nullptr),
-            HOLOGRAM_SHORT_BUFFER);
+  EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, 10, nullptr), HOLOGRAM_SHORT_BUFFER);
   m.tensor.device.type = dlpack::cuda;
-  EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr),
-            HOLOGRAM_UNSUPPORTED);
+  EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr), HOLOGRAM_UNSUPPORTED);
   EXPECT_TRUE(message_has("DLPack device (2, 0); expected the host's")) << hologram_last_error();
   m.tensor.device.type = 1;
   m.tensor.dtype.lanes = 4;
-  EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr),
-            HOLOGRAM_UNSUPPORTED);
+  EXPECT_EQ(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr), HOLOGRAM_UNSUPPORTED);
   EXPECT_EQ(deleted, 0);
   m.tensor.dtype.lanes = 1;
   ASSERT_OK(hologram_tensor_from_dlpack_capsule(exec, address, json, sizeof json, nullptr));
@@ -315,8 +298,7 @@ TEST_P(Tensors, DlpackFromTheHost) {
   EXPECT_EQ(copied, 1);
   EXPECT_EQ(deleted, 2);
   const float sign = shares ? -1 : 1;
-  EXPECT_EQ(elements(v),
-            (std::vector<float>{4 * sign, 5 * sign, 6 * sign, sign, 2 * sign, 3 * sign}));
+  EXPECT_EQ(elements(v), (std::vector<float>{4 * sign, 5 * sign, 6 * sign, sign, 2 * sign, 3 * sign}));
   int32_t device = 0;
   EXPECT_OK(hologram_tensor_dlpack_device_type(exec, &device));
   EXPECT_EQ(device, place(v).device.type);
@@ -365,8 +347,7 @@ TEST(DeviceTensors, AreTakenByExecutorsOfTheirDeviceAlone) {
   // A device's number on memory that is not its own.
   int64_t shape[1] = {4};
   Managed m{{out, {12, 0}, 1, {dlpack::code_float, 32, 1}, shape, nullptr, 0}, nullptr, nullptr};
-  EXPECT_EQ(hologram_tensor_from_dlpack(other, reinterpret_cast<uintptr_t>(&m), &copied, &back),
-            HOLOGRAM_INVALID_ARGUMENT);
+  EXPECT_EQ(hologram_tensor_from_dlpack(other, reinterpret_cast<uintptr_t>(&m), &copied, &back), HOLOGRAM_INVALID_ARGUMENT);
   for (hologram_handle e : {host, other}) EXPECT_OK(hologram_executor_cleanup(e));
 }
 

@@ -36,10 +36,8 @@ inline std::vector<std::vector<Sum>> gradients(const Case& c, const Reader& read
       for (int64_t i = 0; i < c.queries; ++i)
         for (int64_t j = 0; j < c.keys; ++j) {
           const int64_t kv = h / c.members, row = (b * heads + h) * c.queries + i;
-          const int64_t q = place(b, h, i, heads, c.queries, c.depth),
-                        g = place(b, h, i, heads, c.queries, c.width),
-                        k = place(b, kv, j, kv_heads, c.keys, c.depth),
-                        v = place(b, kv, j, kv_heads, c.keys, c.width);
+          const int64_t q = place(b, h, i, heads, c.queries, c.depth), g = place(b, h, i, heads, c.queries, c.width),
+                        k = place(b, kv, j, kv_heads, c.keys, c.depth), v = place(b, kv, j, kv_heads, c.keys, c.width);
           double x = 0, gv = 0, size = 0;
           for (int64_t d = 0; d < c.depth; ++d) x += of(0, q + d) * of(1, k + d);
           for (int64_t e = 0; e < c.width; ++e) {
@@ -56,8 +54,7 @@ inline std::vector<std::vector<Sum>> gradients(const Case& c, const Reader& read
             slope = 1 - std::tanh(x / 2) * std::tanh(x / 2);
           }
           if (c.causal && j > i) y = -INFINITY;
-          const double lse = read(lse_buffer, DType::f32, row),
-                       delta = read(lse_buffer + 1, DType::f32, row);
+          const double lse = read(lse_buffer, DType::f32, row), delta = read(lse_buffer + 1, DType::f32, row);
           const double p = lse == -INFINITY ? 0 : std::exp(y - lse);
           const double s = (gv - delta) * p * slope * scale;
           const double slack = (size + std::abs(delta)) * p * std::abs(slope) * scale;
@@ -65,8 +62,7 @@ inline std::vector<std::vector<Sum>> gradients(const Case& c, const Reader& read
             dq[static_cast<size_t>(q + d)].add(s, of(1, k + d), slack);
             dk[static_cast<size_t>(k + d)].add(s, of(0, q + d), slack);
           }
-          for (int64_t e = 0; e < c.width; ++e)
-            dv[static_cast<size_t>(v + e)].add(p, of(3, g + e), p);
+          for (int64_t e = 0; e < c.width; ++e) dv[static_cast<size_t>(v + e)].add(p, of(3, g + e), p);
         }
   return {dq, dk, dv};
 }

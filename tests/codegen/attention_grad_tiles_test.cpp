@@ -53,8 +53,7 @@ class AttentionGradTiles : public testing::Test {
       auto count = static_cast<size_t>(b.extent.eval(syms));
       memory.emplace_back(count * size);
       for (size_t i = 0; i < count; ++i) {
-        uint64_t bits =
-            b.dtype == DType::b8 ? random() % 4 != 0 : ir::bits_of(b.dtype, normal(random));
+        uint64_t bits = b.dtype == DType::b8 ? random() % 4 != 0 : ir::bits_of(b.dtype, normal(random));
         std::memcpy(memory.back().data() + i * size, &bits, size);
       }
     }
@@ -72,9 +71,7 @@ class AttentionGradTiles : public testing::Test {
     run(p, without, today, syms, chunk);
     const bool wanted[] = {c.dq, c.dk, c.dv};
     const std::vector<std::vector<Sum>> reference =
-        gradients(c, [&](int buffer, DType t, int64_t i) {
-          return value(t, memory[static_cast<size_t>(buffer)], i);
-        });
+        gradients(c, [&](int buffer, DType t, int64_t i) { return value(t, memory[static_cast<size_t>(buffer)], i); });
     for (int r = 0; r < 3; ++r) {
       if (!wanted[r]) continue;
       const auto buffer = static_cast<size_t>(dq_buffer + r);
@@ -95,8 +92,8 @@ class AttentionGradTiles : public testing::Test {
     }
   }
 
-  void run(const atlas::Program& p, const cpu::Target& target, std::vector<Memory>& memory,
-           const std::vector<int64_t>& syms, int64_t chunk) {
+  void run(const atlas::Program& p, const cpu::Target& target, std::vector<Memory>& memory, const std::vector<int64_t>& syms,
+           int64_t chunk) {
     std::vector<void*> bufs;
     for (Memory& m : memory) bufs.push_back(m.data());
     ASSERT_EQ(Compiled(p, target).run(bufs, syms, chunk), 0);
@@ -125,23 +122,19 @@ TEST_F(AttentionGradTiles, heads_between_sequence_and_depth) {
 }
 
 TEST_F(AttentionGradTiles, scores) {
-  for (Score s : {Score::bias, Score::keep, Score::window, Score::cap, Score::plain})
-    check({1, 1, 150, 140, 16, 16, s == Score::plain, s});
+  for (Score s : {Score::bias, Score::keep, Score::window, Score::cap, Score::plain}) check({1, 1, 150, 140, 16, 16, s == Score::plain, s});
 }
 
 // One kernel shares out the keys, the other the queries.
 TEST_F(AttentionGradTiles, keys_and_queries_apart) {
   for (int64_t members : {1, 2})
     for (bool queries : {false, true})
-      check({1, members, 300, 140, 16, 40, true, Score::plain, DType::f32, false, false, queries,
-             !queries, !queries},
-            queries ? 1 : 0);
+      check({1, members, 300, 140, 16, 40, true, Score::plain, DType::f32, false, false, queries, !queries, !queries}, queries ? 1 : 0);
 }
 
 TEST_F(AttentionGradTiles, symbolic_sizes) {
   for (auto [m, n] : {std::pair<int64_t, int64_t>{0, 3}, {3, 0}, {1, 1}, {49, 150}, {64, 17}})
-    for (int64_t members : {1, 2})
-      check({1, members, m, n, 16, 16, false, Score::bias, DType::f32, true});
+    for (int64_t members : {1, 2}) check({1, members, m, n, 16, 16, false, Score::bias, DType::f32, true});
 }
 
 // 64 queries, 128 keys and 64 numbers: 4 x 8 sums by two steps, twice, then 8 x 4 by two steps,

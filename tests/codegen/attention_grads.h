@@ -26,25 +26,20 @@ struct Case {
   bool dq = true, dk = true, dv = true;
   bool reproducible = false;
 
-  std::vector<int64_t> symbols() const {
-    return symbolic ? std::vector{queries, keys} : std::vector<int64_t>{};
-  }
+  std::vector<int64_t> symbols() const { return symbolic ? std::vector{queries, keys} : std::vector<int64_t>{}; }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.batch << " batch " << c.members << " members " << c.queries << " queries "
-             << c.keys << " keys " << c.depth << "->" << c.width << (c.causal ? " causal" : "")
-             << " score " << static_cast<int>(c.score) << ' ' << name_of(c.dtype)
-             << (c.symbolic ? " symbolic" : "") << (c.heads_inside ? " heads inside" : "") << ' '
-             << c.dq << c.dk << c.dv;
+  return out << c.batch << " batch " << c.members << " members " << c.queries << " queries " << c.keys << " keys " << c.depth << "->"
+             << c.width << (c.causal ? " causal" : "") << " score " << static_cast<int>(c.score) << ' ' << name_of(c.dtype)
+             << (c.symbolic ? " symbolic" : "") << (c.heads_inside ? " heads inside" : "") << ' ' << c.dq << c.dk << c.dv;
 }
 
 inline constexpr int lse_buffer = 4, bias_buffer = 6, dq_buffer = 7;
 inline constexpr int64_t kv_heads = 2;
 
 inline atlas::Program make_program(const Case& c) {
-  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.queries),
-       n = c.symbolic ? Expr::symbol(1) : Expr(c.keys);
+  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.queries), n = c.symbolic ? Expr::symbol(1) : Expr(c.keys);
   DType acc = compute_type(c.dtype);
   atlas::Program p;
   p.num_symbols = static_cast<int>(c.symbols().size());
@@ -61,8 +56,7 @@ inline atlas::Program make_program(const Case& c) {
                {c.dtype, Access::write, keys * c.width}};
   atlas::AttentionGradBlock& a = p.block.emplace<atlas::AttentionGradBlock>();
   a.batch_rank = 2;
-  for (const Expr& e :
-       {Expr(c.batch), Expr(kv_heads), Expr(c.members), m, n, Expr(c.depth), Expr(c.width)})
+  for (const Expr& e : {Expr(c.batch), Expr(kv_heads), Expr(c.members), m, n, Expr(c.depth), Expr(c.width)})
     a.axes.push_back({a.axes.size() < 2 ? AxisKind::parallel : AxisKind::row, e});
   auto axis = [&](int k) { return Expr::axis(k, a.axes[static_cast<size_t>(k)].extent); };
   a.operand_type = c.dtype;
@@ -71,15 +65,11 @@ inline atlas::Program make_program(const Case& c) {
   a.reproducible = c.reproducible;
   Expr b = axis(0), kv = axis(1), h = kv * c.members + axis(2), i = axis(3), j = axis(4);
   Expr heads(kv_heads * c.members);
-  auto place = [&](const Expr& head, const Expr& s, const Expr& d, const Expr& count,
-                   const Expr& length, int64_t size) {
-    return c.heads_inside ? ((b * length + s) * count + head) * size + d
-                          : ((b * count + head) * length + s) * size + d;
+  auto place = [&](const Expr& head, const Expr& s, const Expr& d, const Expr& count, const Expr& length, int64_t size) {
+    return c.heads_inside ? ((b * length + s) * count + head) * size + d : ((b * count + head) * length + s) * size + d;
   };
-  Expr q_at = place(h, i, axis(5), heads, m, c.depth),
-       g_at = place(h, i, axis(6), heads, m, c.width);
-  Expr k_at = place(kv, j, axis(5), kv_heads, n, c.depth),
-       v_at = place(kv, j, axis(6), kv_heads, n, c.width);
+  Expr q_at = place(h, i, axis(5), heads, m, c.depth), g_at = place(h, i, axis(6), heads, m, c.width);
+  Expr k_at = place(kv, j, axis(5), kv_heads, n, c.depth), v_at = place(kv, j, axis(6), kv_heads, n, c.width);
   Expr row = (b * heads + h) * m + i;
   auto read = [](atlas::Body& body, int buffer, DType t, const Expr& at) {
     BodyBuilder w(body);
@@ -105,9 +95,7 @@ inline atlas::Program make_program(const Case& c) {
   if (c.score == Score::bias) x = s.add(x, s.load(bias_buffer, acc, bias));
   if (c.score == Score::keep) x = s.select(s.load(bias_buffer, DType::b8, bias), x, lowest);
   if (c.score == Score::window)  // the 40 keys before and the 10 behind
-    x = s.select(s.op(ir::Op::bit_and, s.le(s.index(j), s.index(i + Expr(10))),
-                      s.lt(s.index(i - Expr(40)), s.index(j))),
-                 x, lowest);
+    x = s.select(s.op(ir::Op::bit_and, s.le(s.index(j), s.index(i + Expr(10))), s.lt(s.index(i - Expr(40)), s.index(j))), x, lowest);
   if (c.score == Score::cap) {
     x = s.mul(s.number(acc, 2), s.op(ir::Op::tanh, s.div(x, s.number(acc, 2))));
     BodyBuilder w(a.slope);

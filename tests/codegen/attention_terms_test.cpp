@@ -41,10 +41,8 @@ class AttentionTerms : public testing::Test {
     if (!runs_tile_targets()) GTEST_SKIP() << "no AVX2";
   }
 
-  static int64_t at(const Case& c, int64_t b, int64_t h, int64_t s, int64_t d, int64_t heads,
-                    int64_t sequence, int64_t depth) {
-    return c.heads_inside ? ((b * sequence + s) * heads + h) * depth + d
-                          : ((b * heads + h) * sequence + s) * depth + d;
+  static int64_t at(const Case& c, int64_t b, int64_t h, int64_t s, int64_t d, int64_t heads, int64_t sequence, int64_t depth) {
+    return c.heads_inside ? ((b * sequence + s) * heads + h) * depth + d : ((b * heads + h) * sequence + s) * depth + d;
   }
 
   static std::vector<Memory> random_operands(const Case& c) {
@@ -65,12 +63,10 @@ class AttentionTerms : public testing::Test {
   }
 
   // The results of one target, all memory around them untouched.
-  std::vector<float> run(const Case& c, const cpu::Target& on, std::vector<Memory>& memory,
-                         int64_t chunk = 0) {
+  std::vector<float> run(const Case& c, const cpu::Target& on, std::vector<Memory>& memory, int64_t chunk = 0) {
     return run(c, Compiled(make_program(c), on), memory, chunk);
   }
-  std::vector<float> run(const Case& c, const Compiled& compiled, std::vector<Memory>& memory,
-                         int64_t chunk = 0) {
+  std::vector<float> run(const Case& c, const Compiled& compiled, std::vector<Memory>& memory, int64_t chunk = 0) {
     std::vector<void*> bufs;
     for (Memory& m : memory) bufs.push_back(m.data());
     const amx::State before = amx::state();
@@ -96,26 +92,20 @@ class AttentionTerms : public testing::Test {
     for (int64_t j = 0; j < c.keys; ++j) {
       double x = 0, size = 0;
       for (int64_t d = 0; d < c.depth; ++d) {
-        const double one =
-            static_cast<double>(
-                m[q_buffer].as<float>()[at(c, b, h, i, d, c.heads, c.queries, c.depth)]) *
-            m[k_buffer].as<float>()[at(c, b, kv, j, d, c.kv_heads, c.keys, c.depth)];
+        const double one = static_cast<double>(m[q_buffer].as<float>()[at(c, b, h, i, d, c.heads, c.queries, c.depth)]) *
+                           m[k_buffer].as<float>()[at(c, b, kv, j, d, c.kv_heads, c.keys, c.depth)];
         x += one, size += std::abs(one);
       }
       x *= scale;
       if (c.score == Score::key_bias) x += m[bias_buffer].as<float>()[b * c.queries * c.keys + j];
-      if (c.score == Score::full_bias)
-        x += m[bias_buffer].as<float>()[(b * c.queries + i) * c.keys + j];
-      if (c.score == Score::keep_mask &&
-          !m[bias_buffer].as<uint8_t>()[(b * c.queries + i) * c.keys + j])
-        x = -INFINITY;
+      if (c.score == Score::full_bias) x += m[bias_buffer].as<float>()[(b * c.queries + i) * c.keys + j];
+      if (c.score == Score::keep_mask && !m[bias_buffer].as<uint8_t>()[(b * c.queries + i) * c.keys + j]) x = -INFINITY;
       if (c.causal && j > i) x = -INFINITY;
       row.p.push_back(x);
       max = std::max(max, x);
       const double steps = static_cast<double>((c.depth + 31) / 32);
       // Terms, then the roundings of the scale, a bias and the difference to the maximum.
-      if (x != -INFINITY)
-        off = std::max(off, ((17 + 6 * steps) * size * scale + 3 * std::abs(x)) * u);
+      if (x != -INFINITY) off = std::max(off, ((17 + 6 * steps) * size * scale + 3 * std::abs(x)) * u);
     }
     for (double& p : row.p) sum += p = max == -INFINITY ? 0 : std::exp(p - max);
     for (double& p : row.p) p = sum > 0 ? p / sum : 0;
@@ -136,18 +126,15 @@ class AttentionTerms : public testing::Test {
           for (int64_t e = 0; e < c.values; ++e) {
             double y = 0, size = 0;
             for (int64_t j = 0; j < c.keys; ++j) {
-              const double v = m[v_buffer].as<float>()[at(c, b, h / (c.heads / c.kv_heads), j, e,
-                                                          c.kv_heads, c.keys, c.values)];
+              const double v = m[v_buffer].as<float>()[at(c, b, h / (c.heads / c.kv_heads), j, e, c.kv_heads, c.keys, c.values)];
               y += row.p[static_cast<size_t>(j)] * v;
               size += row.p[static_cast<size_t>(j)] * std::abs(v);
             }
-            const double x =
-                got[static_cast<size_t>(at(c, b, h, i, e, c.heads, c.queries, c.values))];
+            const double x = got[static_cast<size_t>(at(c, b, h, i, e, c.heads, c.queries, c.values))];
             const double error = std::abs(x - y) / std::max(size, 1e-30);
             const double blocks = static_cast<double>((c.keys + 127) / 128);
             // Exponentials and their sum, the values' sum of a block, blocks, the division.
-            const double bound =
-                row.slack + (4 + static_cast<double>(c.keys) + 41 + 2 * blocks + 2) * u;
+            const double bound = row.slack + (4 + static_cast<double>(c.keys) + 41 + 2 * blocks + 2) * u;
             found.worst = std::max(found.worst, std::isnan(error) ? INFINITY : error);
             found.of_bound = std::max(found.of_bound, error / bound);
           }
@@ -171,13 +158,11 @@ class AttentionTerms : public testing::Test {
 
   // Where operands are extraordinary, results are what multiply-adds give.
   struct Both {
-    explicit Both(const Case& c)
-        : terms(make_program(c), by_terms()), chains(make_program(c), without_tiles()) {}
+    explicit Both(const Case& c) : terms(make_program(c), by_terms()), chains(make_program(c), without_tiles()) {}
     Compiled terms, chains;
   };
   void check_special(const Case& c, const Both& compiled, std::vector<Memory>& memory) {
-    const std::vector<float> chains = run(c, compiled.chains, memory),
-                             terms = run(c, compiled.terms, memory);
+    const std::vector<float> chains = run(c, compiled.chains, memory), terms = run(c, compiled.terms, memory);
     if (machine_.emulates()) {
       EXPECT_GT(products_, 0);
     }
@@ -199,8 +184,7 @@ class AttentionTerms : public testing::Test {
     }
     for (size_t i = 0; i < chains.size(); ++i)
       if (std::isfinite(chains[i])) {
-        ASSERT_NEAR(terms[i], chains[i], 1e-5 * static_cast<double>(largest[column(i)]) + 0x1p-146)
-            << i;
+        ASSERT_NEAR(terms[i], chains[i], 1e-5 * static_cast<double>(largest[column(i)]) + 0x1p-146) << i;
       }
   }
 
@@ -209,9 +193,7 @@ class AttentionTerms : public testing::Test {
 };
 
 // Of two heads; units have three panels of queries or more where there are as many.
-Case sized(int64_t queries, int64_t keys, int64_t depth, int64_t values) {
-  return {1, 2, 1, queries, keys, depth, values};
-}
+Case sized(int64_t queries, int64_t keys, int64_t depth, int64_t values) { return {1, 2, 1, queries, keys, depth, values}; }
 
 TEST_F(AttentionTerms, sizes_masks_and_layouts) {
   int number = 0;
@@ -244,8 +226,7 @@ TEST_F(AttentionTerms, numbers_that_terms_cannot_hold) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const Case c = sized(40, 140, 40, 33);
   const Both compiled(c);
-  for (float x :
-       {infinity, -infinity, std::bit_cast<float>(0x7fffffffu), 3.3e38f, 1e30f, 0x1p-100f, 1e-41f})
+  for (float x : {infinity, -infinity, std::bit_cast<float>(0x7fffffffu), 3.3e38f, 1e30f, 0x1p-100f, 1e-41f})
     for (int buffer : {q_buffer, k_buffer, v_buffer}) {
       SCOPED_TRACE(std::to_string(x) + " in " + std::to_string(buffer));
       std::vector<Memory> memory = random_operands(c);
@@ -267,8 +248,7 @@ TEST_F(AttentionTerms, operands_of_any_magnitude) {
     std::vector<Memory> memory = random_operands(c);
     auto scale = [&](int buffer, int by) {
       Memory& m = memory[static_cast<size_t>(buffer)];
-      for (size_t i = 0; i < m.size() / sizeof(float); ++i)
-        m.as<float>()[i] = std::ldexp(m.as<float>()[i], by);
+      for (size_t i = 0; i < m.size() / sizeof(float); ++i) m.as<float>()[i] = std::ldexp(m.as<float>()[i], by);
     };
     scale(q_buffer, q);
     scale(k_buffer, k);
@@ -282,8 +262,7 @@ TEST_F(AttentionTerms, sharp_rows) {
   const Case c = sized(40, 256, 64, 48);
   const Both compiled(c);
   std::vector<Memory> memory = random_operands(c);
-  for (size_t i = 0; i < memory[q_buffer].size() / sizeof(float); ++i)
-    memory[q_buffer].as<float>()[i] *= 20;
+  for (size_t i = 0; i < memory[q_buffer].size() / sizeof(float); ++i) memory[q_buffer].as<float>()[i] *= 20;
   check_special(c, compiled, memory);
 }
 

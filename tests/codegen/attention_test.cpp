@@ -52,8 +52,7 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
       auto count = static_cast<size_t>(b.extent.eval(syms));
       memory.emplace_back(count * size);
       for (size_t i = 0; i < count; ++i) {
-        uint64_t bits =
-            b.dtype == DType::b8 ? random() % 4 == 0 : ir::bits_of(b.dtype, normal(random));
+        uint64_t bits = b.dtype == DType::b8 ? random() % 4 == 0 : ir::bits_of(b.dtype, normal(random));
         std::memcpy(memory.back().data() + i * size, &bits, size);
       }
     }
@@ -75,10 +74,8 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
 
   void compare(const Case& c, const std::vector<Memory>& m, const Memory* other = nullptr) {
     double worst = 0, farthest = 0;
-    auto at = [&](int64_t b, int64_t h, int64_t s, int64_t d, int64_t heads, int64_t sequence,
-                  int64_t depth) {
-      return c.heads_inside ? ((b * sequence + s) * heads + h) * depth + d
-                            : ((b * heads + h) * sequence + s) * depth + d;
+    auto at = [&](int64_t b, int64_t h, int64_t s, int64_t d, int64_t heads, int64_t sequence, int64_t depth) {
+      return c.heads_inside ? ((b * sequence + s) * heads + h) * depth + d : ((b * heads + h) * sequence + s) * depth + d;
     };
     for (int64_t b = 0; b < c.batch; ++b)
       for (int64_t h = 0; h < c.heads; ++h)
@@ -92,13 +89,9 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
               x += value(c.dtype, m[q_buffer], at(b, h, i, d, c.heads, c.queries, c.depth)) *
                    value(c.dtype, m[k_buffer], at(b, kv, j, d, c.kv_heads, c.keys, c.depth));
             x /= std::sqrt(static_cast<double>(c.depth));
-            if (c.score == Score::key_bias)
-              x += value(DType::f32, m[bias_buffer], b * c.queries * c.keys + j);
-            if (c.score == Score::full_bias)
-              x += value(DType::f32, m[bias_buffer], (b * c.queries + i) * c.keys + j);
-            if (c.score == Score::keep_mask &&
-                !const_cast<Memory&>(m[bias_buffer])
-                     .as<uint8_t>()[(b * c.queries + i) * c.keys + j])
+            if (c.score == Score::key_bias) x += value(DType::f32, m[bias_buffer], b * c.queries * c.keys + j);
+            if (c.score == Score::full_bias) x += value(DType::f32, m[bias_buffer], (b * c.queries + i) * c.keys + j);
+            if (c.score == Score::keep_mask && !const_cast<Memory&>(m[bias_buffer]).as<uint8_t>()[(b * c.queries + i) * c.keys + j])
               x = -INFINITY;
             if (c.causal && j > i) x = -INFINITY;
             s[static_cast<size_t>(j)] = x;
@@ -108,15 +101,12 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
           for (int64_t e = 0; e < c.values; ++e) {
             double y = 0, size = 0;
             for (int64_t j = 0; j < c.keys; ++j) {
-              double term =
-                  s[static_cast<size_t>(j)] *
-                  value(c.dtype, m[v_buffer], at(b, kv, j, e, c.kv_heads, c.keys, c.values));
+              double term = s[static_cast<size_t>(j)] * value(c.dtype, m[v_buffer], at(b, kv, j, e, c.kv_heads, c.keys, c.values));
               y += term;
               size += std::abs(term);
             }
             if (sum > 0) y /= sum, size /= sum;
-            double got =
-                value(c.dtype, m[out_buffer], at(b, h, i, e, c.heads, c.queries, c.values));
+            double got = value(c.dtype, m[out_buffer], at(b, h, i, e, c.heads, c.queries, c.values));
             const double error = std::abs(got - y) / std::max(size, 1e-30);
             if (other) {
               double there = value(c.dtype, *other, at(b, h, i, e, c.heads, c.queries, c.values));
@@ -133,8 +123,7 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
   void check_causal_and_symbolic() {
     for (bool symbolic : {false, true})
       for (int64_t queries : {5, 40, 150})
-        check({1, 2, 2, queries, 151, 32, 32, true, Score::plain, DType::bf16, symbolic},
-              symbolic ? 1 : 0);
+        check({1, 2, 2, queries, 151, 32, 32, true, Score::plain, DType::bf16, symbolic}, symbolic ? 1 : 0);
   }
 };
 
@@ -167,8 +156,7 @@ TEST(AttentionBits, queries_in_lanes_give_the_same_on_every_instruction_set) {
   for (auto [depth, values] : {std::pair<int64_t, int64_t>{64, 64}, {80, 80}, {24, 40}}) {
     Case c{1, 2, 2, 70, 333, depth, values};
     std::vector<char> first = bits_on(runnable_isas().front(), c);
-    for (cpu::Isa isa : runnable_isas())
-      EXPECT_EQ(bits_on(isa, c), first) << name_of(isa) << ' ' << values;
+    for (cpu::Isa isa : runnable_isas()) EXPECT_EQ(bits_on(isa, c), first) << name_of(isa) << ' ' << values;
   }
 }
 
@@ -196,9 +184,7 @@ TEST_P(AttentionDots, causal_and_symbolic) { check_causal_and_symbolic(); }
 // multiply-adds'.
 TEST_P(AttentionDots, where_the_instruction_is_used) {
   Case c{1, 2, 2, 40, 50, 32, 32, false, Score::plain, DType::bf16};
-  auto uses = [&](const atlas::Program& p) {
-    return cpu::dump_asm(p, target()).find("vdpbf16ps") != std::string::npos;
-  };
+  auto uses = [&](const atlas::Program& p) { return cpu::dump_asm(p, target()).find("vdpbf16ps") != std::string::npos; };
   atlas::Program p = make_program(c);
   EXPECT_TRUE(uses(p));
   p.attention().reproducible = true;
@@ -238,16 +224,14 @@ TEST_P(AttentionTiles, sizes_masks_and_layouts) {
                                           {70, 299, 24, 40}, {17, 129, 81, 33}, {5, 1, 1, 1}};
   for (auto [queries, keys, depth, values] : sizes)
     for (bool inside : {false, true})
-      check({2, 2, 1, queries, keys, depth, values, false, static_cast<Score>(number++ % 4),
-             DType::bf16, false, inside});
+      check({2, 2, 1, queries, keys, depth, values, false, static_cast<Score>(number++ % 4), DType::bf16, false, inside});
 }
 
 // 16 units of up to four panels of queries, the last one of fewer.
 TEST_P(AttentionTiles, units_of_several_panels) {
   for (bool causal : {false, true})
     for (int64_t queries : {128, 150})
-      check({2, 4, 4, queries, causal ? queries : 200, 32, 48, causal,
-             queries == 150 ? Score::full_bias : Score::plain, DType::bf16},
+      check({2, 4, 4, queries, causal ? queries : 200, 32, 48, causal, queries == 150 ? Score::full_bias : Score::plain, DType::bf16},
             queries == 150 ? 3 : 0);
 }
 
@@ -255,9 +239,7 @@ TEST_P(AttentionTiles, causal_and_symbolic) { check_causal_and_symbolic(); }
 
 TEST_P(AttentionTiles, random_shapes) {
   std::mt19937 random(5);
-  auto draw = [&](int64_t least, int64_t most) {
-    return least + static_cast<int64_t>(random() % static_cast<unsigned>(most - least + 1));
-  };
+  auto draw = [&](int64_t least, int64_t most) { return least + static_cast<int64_t>(random() % static_cast<unsigned>(most - least + 1)); };
   for (int i = 0; i < 10; ++i) {
     Case c{draw(1, 3), 2, draw(1, 2), draw(5, 140), draw(1, 290), draw(1, 100), draw(1, 100)};
     if (i % 2) c.keys = (c.keys + 15) / 16 * 16, c.depth = (c.depth + 31) / 32 * 32;
@@ -310,8 +292,7 @@ class AttentionFewOnTiles : public AttentionTiles {
 TEST_P(AttentionFewOnTiles, heads_that_share_keys) {
   for (auto [depth, values] : {std::pair<int64_t, int64_t>{64, 64}, {40, 40}, {72, 128}, {128, 72}})
     for (int64_t keys : {1, 16, 33, 300})
-      check({16, 4, 1, 1, keys, depth, values, false, static_cast<Score>((keys + values) % 4),
-             DType::bf16, false, keys % 2 == 1});
+      check({16, 4, 1, 1, keys, depth, values, false, static_cast<Score>((keys + values) % 4), DType::bf16, false, keys % 2 == 1});
   check({8, 32, 2, 1, 144, 64, 64, false, Score::full_bias, DType::bf16});
 }
 
@@ -319,15 +300,15 @@ TEST_P(AttentionFewOnTiles, heads_that_share_keys) {
 TEST_P(AttentionFewOnTiles, caches_of_any_size) {
   for (int64_t keys : {0, 1, 15, 16, 17, 31, 32, 47, 128, 129, 160, 300})
     for (int64_t depth : {64, 40})
-      check({16, 4, 2, 1 + keys % 3, keys, depth, depth, false,
-             keys % 2 ? Score::keep_mask : Score::plain, DType::bf16, false, keys % 3 == 0, true},
+      check({16, 4, 2, 1 + keys % 3, keys, depth, depth, false, keys % 2 ? Score::keep_mask : Score::plain, DType::bf16, false,
+             keys % 3 == 0, true},
             keys % 2 ? 3 : 0);
 }
 
 TEST_P(AttentionFewOnTiles, rows_of_one_head) {
   for (int64_t queries = 2; queries <= 16; ++queries)
-    check({2, 3, queries % 2 ? 3 : 1, queries, 20 * queries - 3, queries % 3 ? 64 : 33,
-           queries % 4 ? 33 : 64, queries % 5 == 0, static_cast<Score>(queries % 4), DType::bf16});
+    check({2, 3, queries % 2 ? 3 : 1, queries, 20 * queries - 3, queries % 3 ? 64 : 33, queries % 4 ? 33 : 64, queries % 5 == 0,
+           static_cast<Score>(queries % 4), DType::bf16});
 }
 
 // A step of values is as many cycles as there are rows, and v is not turned over.
@@ -369,8 +350,7 @@ TEST_P(AttentionFewOnTiles, where_it_is_asked_for) {
 // What makes it fast cannot be seen in its results.
 TEST(AttentionCode, exponentials_are_scaled_and_masks_read_in_vectors) {
   auto assembly = [](Score score) {
-    return cpu::dump_asm(make_program({2, 4, 4, 128, 128, 32, 32, false, score}),
-                         cpu::generic_target(cpu::Isa::avx512));
+    return cpu::dump_asm(make_program({2, 4, 4, 128, 128, 32, 32, false, score}), cpu::generic_target(cpu::Isa::avx512));
   };
   auto count = [](const std::string& text, std::initializer_list<const char*> words) {
     int n = 0;
@@ -378,9 +358,7 @@ TEST(AttentionCode, exponentials_are_scaled_and_masks_read_in_vectors) {
       for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++n;
     return n;
   };
-  auto shuffles = [&](const std::string& text) {
-    return count(text, {"vshuf", "vpermt2", "vpermi2", "vpunpck", "vunpck"});
-  };
+  auto shuffles = [&](const std::string& text) { return count(text, {"vshuf", "vpermt2", "vpermi2", "vpunpck", "vunpck"}); };
   const std::string plain = assembly(Score::plain);
   EXPECT_GT(count(plain, {"vscalefps"}), 0);
   for (Score score : {Score::full_bias, Score::keep_mask}) {
@@ -394,16 +372,13 @@ TEST(AttentionCode, exponentials_are_scaled_and_masks_read_in_vectors) {
 
 // 80 columns are two panels and one vector, for which 32 queries are two tiles of 16.
 TEST(AttentionCode, tiles_are_no_wider_than_the_columns) {
-  std::string text = cpu::dump_asm(make_program({1, 2, 2, 64, 128, 80, 80}),
-                                   cpu::generic_target(cpu::Isa::avx512));
+  std::string text = cpu::dump_asm(make_program({1, 2, 2, 64, 128, 80, 80}), cpu::generic_target(cpu::Isa::avx512));
   EXPECT_NE(text.find("tile_16x1:"), std::string::npos);
 }
 #endif
 
 #if defined(__x86_64__)
-std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) {
-  return std::string(cpu::name_of(info.param));
-}
+std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) { return std::string(cpu::name_of(info.param)); }
 INSTANTIATE_TEST_SUITE_P(isa, AttentionDots, testing::Values(cpu::Isa::avx512), isa_name);
 #if defined(__linux__)
 INSTANTIATE_TEST_SUITE_P(isa, AttentionTiles, testing::Values(cpu::Isa::avx512), isa_name);

@@ -32,19 +32,15 @@ struct Case {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.batch << 'x' << c.heads << '/' << c.kv_heads << ' ' << c.queries << " queries "
-             << c.keys << " keys " << c.depth << "->" << c.values << (c.causal ? " causal" : "")
-             << " score " << static_cast<int>(c.score) << ' ' << name_of(c.dtype)
-             << (c.symbolic ? " symbolic" : "") << (c.symbolic_keys ? " symbolic keys" : "")
-             << (c.heads_inside ? " heads inside" : "");
+  return out << c.batch << 'x' << c.heads << '/' << c.kv_heads << ' ' << c.queries << " queries " << c.keys << " keys " << c.depth << "->"
+             << c.values << (c.causal ? " causal" : "") << " score " << static_cast<int>(c.score) << ' ' << name_of(c.dtype)
+             << (c.symbolic ? " symbolic" : "") << (c.symbolic_keys ? " symbolic keys" : "") << (c.heads_inside ? " heads inside" : "");
 }
 
 inline constexpr int q_buffer = 0, k_buffer = 1, v_buffer = 2, bias_buffer = 3, out_buffer = 4;
 
-inline Expr offset(bool inside, Expr b, Expr h, Expr s, Expr d, const Expr& heads,
-                   const Expr& sequence, const Expr& depth) {
-  return inside ? ((b * sequence + s) * heads + h) * depth + d
-                : ((b * heads + h) * sequence + s) * depth + d;
+inline Expr offset(bool inside, Expr b, Expr h, Expr s, Expr d, const Expr& heads, const Expr& sequence, const Expr& depth) {
+  return inside ? ((b * sequence + s) * heads + h) * depth + d : ((b * heads + h) * sequence + s) * depth + d;
 }
 
 inline atlas::Program make_program(const Case& c) {
@@ -62,14 +58,13 @@ inline atlas::Program make_program(const Case& c) {
                {c.dtype, Access::write, bh * m * c.values}};
   atlas::AttentionBlock& a = p.block.emplace<atlas::AttentionBlock>();
   a.batch_rank = 2;
-  a.axes = {{AxisKind::parallel, c.batch}, {AxisKind::parallel, c.heads},
-            {AxisKind::parallel, m},       {AxisKind::row, n},
+  a.axes = {{AxisKind::parallel, c.batch}, {AxisKind::parallel, c.heads}, {AxisKind::parallel, m}, {AxisKind::row, n},
             {AxisKind::row, c.depth},      {AxisKind::parallel, c.values}};
   a.operand_type = c.dtype;
   a.scale = 1 / std::sqrt(static_cast<double>(c.depth));
   a.causal = c.causal;
-  Expr b = Expr::axis(0, c.batch), h = Expr::axis(1, c.heads), i = Expr::axis(2, m),
-       j = Expr::axis(3, n), d = Expr::axis(4, c.depth), e = Expr::axis(5, c.values);
+  Expr b = Expr::axis(0, c.batch), h = Expr::axis(1, c.heads), i = Expr::axis(2, m), j = Expr::axis(3, n), d = Expr::axis(4, c.depth),
+       e = Expr::axis(5, c.values);
   Expr kv = floor_div(h, c.heads / c.kv_heads);
   BodyBuilder q(a.q), k(a.k), v(a.v);
   bool in = c.heads_inside;
@@ -80,11 +75,8 @@ inline atlas::Program make_program(const Case& c) {
     BodyBuilder s(a.score);
     Val x = s.accumulator(0, DType::f32);
     if (c.score == Score::key_bias) x = s.add(x, s.load(bias_buffer, DType::f32, b * m * n + j));
-    if (c.score == Score::full_bias)
-      x = s.add(x, s.load(bias_buffer, DType::f32, (b * m + i) * n + j));
-    if (c.score == Score::keep_mask)
-      x = s.select(s.load(bias_buffer, DType::b8, (b * m + i) * n + j), x,
-                   s.number(DType::f32, -INFINITY));
+    if (c.score == Score::full_bias) x = s.add(x, s.load(bias_buffer, DType::f32, (b * m + i) * n + j));
+    if (c.score == Score::keep_mask) x = s.select(s.load(bias_buffer, DType::b8, (b * m + i) * n + j), x, s.number(DType::f32, -INFINITY));
     s.finish(x);
   }
   BodyBuilder out(a.epilogue);
@@ -132,9 +124,8 @@ inline atlas::Program attention(const Case& c, const More& more = {}) {
       x = s.mul(cap, s.op(ir::Op::tanh, s.div(x, cap)));
     }
     if (more.window > 0)
-      x = s.select(s.op(ir::Op::bit_and, s.le(s.index(j), s.index(i + Expr(3))),
-                        s.lt(s.index(i - Expr(more.window)), s.index(j))),
-                   x, s.number(type, -INFINITY));
+      x = s.select(s.op(ir::Op::bit_and, s.le(s.index(j), s.index(i + Expr(3))), s.lt(s.index(i - Expr(more.window)), s.index(j))), x,
+                   s.number(type, -INFINITY));
     s.finish(x);
   }
   if (more.log_sums) {

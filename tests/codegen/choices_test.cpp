@@ -30,9 +30,7 @@ std::string path_of(const Target& target, std::string_view what) {
 
 atlas::ProductBlock product_of(int64_t m, int64_t n, int64_t k, DType type, int precision = 0) {
   atlas::ProductBlock b;
-  b.axes = {{atlas::AxisKind::parallel, Expr(m)},
-            {atlas::AxisKind::parallel, Expr(n)},
-            {atlas::AxisKind::row, Expr(k)}};
+  b.axes = {{atlas::AxisKind::parallel, Expr(m)}, {atlas::AxisKind::parallel, Expr(n)}, {atlas::AxisKind::row, Expr(k)}};
   b.batch_rank = 0;
   b.operand_type = type;
   b.acc_type = DType::f32;
@@ -73,8 +71,7 @@ TEST(Processor, the_environment_names_another) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
-    EXPECT_NE(std::string(e.what()).find("HOLOGRAM_CPU_MODEL=pentium: expected one of skylake"),
-              std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("HOLOGRAM_CPU_MODEL=pentium: expected one of skylake"), std::string::npos);
   }
   unsetenv("HOLOGRAM_CPU_MODEL");
   EXPECT_EQ(&host_processor(), &host_processor());
@@ -97,9 +94,7 @@ TEST(Choices, float32_takes_terms_only_where_they_were_measured_to_be_faster) {
     Target t = with(p.name.data());
     for (int precision : {0, 1, 2}) {
       const bool measured = p.terms_gain[static_cast<size_t>(2 - precision)] >= least_gain;
-      EXPECT_EQ(terms_for(t, product_of(1024, 1536, 384, DType::f32, precision), true) > 0,
-                measured)
-          << p.name << ' ' << precision;
+      EXPECT_EQ(terms_for(t, product_of(1024, 1536, 384, DType::f32, precision), true) > 0, measured) << p.name << ' ' << precision;
     }
     EXPECT_EQ(terms_for(t, product_of(1024, 1536, 384, DType::bf16), true), 1);
   }
@@ -152,8 +147,7 @@ TEST(Choices, slow_dots_give_way_to_multiply_adds) {
     EXPECT_FALSE(dots_pay(*find_processor(slow))) << slow;
     EXPECT_EQ(path_of(with(slow, false), "bfloat16"), "fma");
   }
-  for (const char* fast : {"zen4", "zen5", "unknown"})
-    EXPECT_TRUE(dots_pay(*find_processor(fast))) << fast;
+  for (const char* fast : {"zen4", "zen5", "unknown"}) EXPECT_TRUE(dots_pay(*find_processor(fast))) << fast;
 }
 
 TEST(Choices, bfloat16_attention_on_tiles_is_pytorchs_until_ours_was_measured) {
@@ -173,10 +167,9 @@ TEST(Choices, bfloat16_attention_on_tiles_is_pytorchs_until_ours_was_measured) {
 }
 
 TEST(Choices, parts_of_attention_take_tiles_where_these_were_measured_to_be_faster) {
-  const std::pair<const char*, double Processor::*> parts[] = {
-      {"bfloat16 attention of few queries", &Processor::few_queries_gain},
-      {"bfloat16 attention gradients", &Processor::gradients_gain},
-      {"float32 attention", &Processor::float_attention_gain}};
+  const std::pair<const char*, double Processor::*> parts[] = {{"bfloat16 attention of few queries", &Processor::few_queries_gain},
+                                                               {"bfloat16 attention gradients", &Processor::gradients_gain},
+                                                               {"float32 attention", &Processor::float_attention_gain}};
   for (auto [what, gain] : parts) {
     const char* tiles = gain == &Processor::float_attention_gain ? "terms" : "tiles";
     for (const Processor& p : processors()) {

@@ -12,8 +12,7 @@ void expect_same(const atlas::Program& p, const Inputs& inputs) {
 }
 
 void expect_same_on_each(const ProgramFor& program, const Inputs& inputs) {
-  for (cpu::Isa isa : runnable_isas())
-    expect_same_on(program(cpu::CpuMachine(cpu::generic_target(isa))), {inputs, {isa}});
+  for (cpu::Isa isa : runnable_isas()) expect_same_on(program(cpu::CpuMachine(cpu::generic_target(isa))), {inputs, {isa}});
 }
 
 }  // namespace hologram::test

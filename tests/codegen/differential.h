@@ -54,9 +54,7 @@ inline void expect_same_on(const atlas::Program& p, const IsaInputs& inputs) {
       for (size_t n = 0; n < got.size(); ++n) {
         EXPECT_TRUE(got[n]->intact()) << "buffer " << numbers[n] << " overrun";
         DType t = p.buffers[numbers[n]].dtype;
-        if (!expect_elements(t, got[n]->data(), wanted[n]->data(), got[n]->size(), inputs.tolerance,
-                             numbers[n]))
-          return;
+        if (!expect_elements(t, got[n]->data(), wanted[n]->data(), got[n]->size(), inputs.tolerance, numbers[n])) return;
       }
     }
   }

@@ -28,8 +28,7 @@ enum class Point { none, of_floats, of_integers };
 struct DigitCase {
   int64_t m, n, k, group;
   int bits = 8;
-  bool zeros = false, symbolic = false, prologue = false, unsigned_bytes = false,
-       high_first = false;
+  bool zeros = false, symbolic = false, prologue = false, unsigned_bytes = false, high_first = false;
   Point point = Point::none;
 };
 
@@ -66,8 +65,7 @@ atlas::Program make_program(const DigitCase& c) {
   const DType type = c.point == Point::of_integers ? DType::i32 : DType::f32;
   w = rhs.cast(w, type);
   if (c.point == Point::of_floats) w = rhs.sub(w, rhs.load(3, DType::f32, at));
-  if (c.point == Point::of_integers)
-    w = rhs.cast(rhs.sub(w, rhs.cast(rhs.load(3, DType::f32, at), type)), DType::f32);
+  if (c.point == Point::of_integers) w = rhs.cast(rhs.sub(w, rhs.cast(rhs.load(3, DType::f32, at), type)), DType::f32);
   if (c.point == Point::none && c.bits == 4) w = rhs.sub(w, rhs.number(DType::f32, 8));
   w = rhs.mul(w, rhs.load(2, DType::f32, at));
   if (c.zeros) w = rhs.add(w, rhs.load(3, DType::f32, at));
@@ -94,16 +92,12 @@ class Digits : public testing::TestWithParam<cpu::Isa> {
     std::mt19937_64 random(5);
     std::vector<void*> bufs;
     memory_.clear();
-    for (const atlas::Buffer& b : p.buffers)
-      memory_.emplace_back(static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype)));
+    for (const atlas::Buffer& b : p.buffers) memory_.emplace_back(static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype)));
     auto draw = [&](float* to, size_t count, int low, int high) {
-      for (size_t i = 0; i < count; ++i)
-        to[i] = static_cast<float>(std::uniform_int_distribution<int>(low, high)(random));
+      for (size_t i = 0; i < count; ++i) to[i] = static_cast<float>(std::uniform_int_distribution<int>(low, high)(random));
     };
-    for (size_t i : {0, 2, 3})
-      draw(memory_[i].as<float>(), memory_[i].size() / 4, i == 0 ? -99 : 1, i == 0 ? 99 : 3);
-    for (size_t i = 0; i < memory_[1].size(); ++i)
-      memory_[1].data()[i] = static_cast<char>(random());
+    for (size_t i : {0, 2, 3}) draw(memory_[i].as<float>(), memory_[i].size() / 4, i == 0 ? -99 : 1, i == 0 ? 99 : 3);
+    for (size_t i = 0; i < memory_[1].size(); ++i) memory_[1].data()[i] = static_cast<char>(random());
     if (edit) edit(memory_[0].as<float>());
     for (Memory& m : memory_) bufs.push_back(m.data());
     expected_.assign(memory_[4].size() / 4, 0);

@@ -42,10 +42,9 @@ class Neon : public testing::Test {
     const std::vector<std::string> stored = {cpu::to_stored(object)};
     const CodeImage image = cpu::lay_out({&p, 1}, stored, {}, neon);
     std::ofstream(dir_ / "image", std::ios::binary) << image.bytes;
-    std::ofstream(dir_ / "image.s")
-        << ".text\n.balign 4096\nimage: .incbin \"" << (dir_ / "image").string()
-        << "\"\n.globl hologram_kernel\n.set hologram_kernel, image + "
-        << image.kernels.at(0).offset << "\n.section .note.GNU-stack,\"\",%progbits\n";
+    std::ofstream(dir_ / "image.s") << ".text\n.balign 4096\nimage: .incbin \"" << (dir_ / "image").string()
+                                    << "\"\n.globl hologram_kernel\n.set hologram_kernel, image + " << image.kernels.at(0).offset
+                                    << "\n.section .note.GNU-stack,\"\",%progbits\n";
 
     std::mt19937_64 random(5);
     std::vector<std::vector<char>> data;
@@ -81,18 +80,15 @@ class Neon : public testing::Test {
   // What harness.cc computes with `kernel`, a file of dir_.
   void run_under_qemu(const std::string& kernel) {
     fs::path source = source_file("");
-    std::string build = "aarch64-linux-gnu-g++ -O1 -std=c++20 -static -I" +
-                        (source / "src").string() + " " +
-                        (source / "tests/codegen/neon/harness.cc").string() + " " +
-                        (dir_ / kernel).string() + " -o " + (dir_ / "run").string();
+    std::string build = "aarch64-linux-gnu-g++ -O1 -std=c++20 -static -I" + (source / "src").string() + " " +
+                        (source / "tests/codegen/neon/harness.cc").string() + " " + (dir_ / kernel).string() + " -o " +
+                        (dir_ / "run").string();
     ASSERT_EQ(std::system(build.c_str()), 0);
-    std::string run = "qemu-aarch64 " + (dir_ / "run").string() + " " + (dir_ / "in").string() +
-                      " " + (dir_ / "out").string();
+    std::string run = "qemu-aarch64 " + (dir_ / "run").string() + " " + (dir_ / "in").string() + " " + (dir_ / "out").string();
     ASSERT_EQ(std::system(run.c_str()), 0);
   }
 
-  void compare(const atlas::Program& p, const std::vector<std::vector<char>>& data,
-               int64_t sticky) {
+  void compare(const atlas::Program& p, const std::vector<std::vector<char>>& data, int64_t sticky) {
     std::ifstream out(dir_ / "out", std::ios::binary);
     int64_t errors = -1;
     out.read(reinterpret_cast<char*>(&errors), 8);
@@ -105,8 +101,7 @@ class Neon : public testing::Test {
       ASSERT_TRUE(out.good());
       auto size = static_cast<size_t>(size_of(b.dtype));
       for (size_t i = 0; i < got.size(); i += size)
-        ASSERT_TRUE(same(b.dtype, got.data() + i, data[n].data() + i))
-            << "buffer " << n << " element " << i / size;
+        ASSERT_TRUE(same(b.dtype, got.data() + i, data[n].data() + i)) << "buffer " << n << " element " << i / size;
       ++n;
     }
   }
@@ -129,18 +124,13 @@ TEST_F(Neon, ElementWiseOpsAndConversions) {
     p.buffers.push_back({v.type, Access::write, n});
     b.store(static_cast<int>(p.buffers.size()) - 1, i, v);
   };
-  Val x = input(DType::f32), y = input(DType::f32), k = input(DType::i32), m = input(DType::i32),
-      d = input(DType::f64);
+  Val x = input(DType::f32), y = input(DType::f32), k = input(DType::i32), m = input(DType::i32), d = input(DType::f64);
   Val h = input(DType::f16), g = input(DType::bf16);
-  for (Op op : {Op::add, Op::mul, Op::div, Op::rem, Op::min, Op::max, Op::minnum, Op::copysign,
-                Op::nextafter, Op::lt})
+  for (Op op : {Op::add, Op::mul, Op::div, Op::rem, Op::min, Op::max, Op::minnum, Op::copysign, Op::nextafter, Op::lt})
     output(b.op(op, x, y));
-  for (Op op : {Op::floor, Op::round, Op::sqrt, Op::exp, Op::log, Op::gelu, Op::tanh})
-    output(b.op(op, x));
-  for (Op op : {Op::add, Op::mul, Op::div, Op::rem, Op::min, Op::shl, Op::shr, Op::bit_xor, Op::le})
-    output(b.op(op, k, m));
-  for (DType t : {DType::i8, DType::u8, DType::i32, DType::i64, DType::u64, DType::f16, DType::bf16,
-                  DType::f64, DType::b8}) {
+  for (Op op : {Op::floor, Op::round, Op::sqrt, Op::exp, Op::log, Op::gelu, Op::tanh}) output(b.op(op, x));
+  for (Op op : {Op::add, Op::mul, Op::div, Op::rem, Op::min, Op::shl, Op::shr, Op::bit_xor, Op::le}) output(b.op(op, k, m));
+  for (DType t : {DType::i8, DType::u8, DType::i32, DType::i64, DType::u64, DType::f16, DType::bf16, DType::f64, DType::b8}) {
     output(b.cast(x, t));
     if (!is_float(t)) output(b.cast(x, t, Op::cast_wrap));
     if (t != DType::f64) output(b.cast(d, t));
@@ -170,15 +160,13 @@ TEST_F(Neon, SoftmaxAndArgmax) {
     for (auto& s : p.loop().stages) s.kind = atlas::StageKind::row;
     BodyBuilder a(p.loop().stages[0].body);
     Val x = a.load(0, DType::f32, at);
-    p.loop().stages[0].reductions = {{Op::reduce_max, DType::f32, x.id},
-                                     {Op::reduce_argmax, DType::f32, x.id}};
+    p.loop().stages[0].reductions = {{Op::reduce_max, DType::f32, x.id}, {Op::reduce_argmax, DType::f32, x.id}};
     BodyBuilder b(p.loop().stages[1].body);
     Val e = b.op(Op::exp, b.sub(b.load(0, DType::f32, at), b.accumulator(0, DType::f32)));
     b.store(2, i[1], e);
     p.loop().stages[1].reductions = {{Op::reduce_sum, DType::f32, e.id}};
     BodyBuilder c(p.loop().stages[2].body);
-    c.store(1, at,
-            c.cast(c.div(c.load(2, DType::f32, i[1]), c.accumulator(2, DType::f32)), DType::bf16));
+    c.store(1, at, c.cast(c.div(c.load(2, DType::f32, i[1]), c.accumulator(2, DType::f32)), DType::bf16));
     p.loop().stages[3].kind = atlas::StageKind::point;
     BodyBuilder d(p.loop().stages[3].body);
     d.store(3, i[0], d.accumulator(1, DType::i64));

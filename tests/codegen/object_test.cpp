@@ -33,15 +33,13 @@ TEST(Object, HasOneFunctionAndNeedsNothing) {
     int functions = 0;
     for (int s = 0; s < header.e_shnum; ++s) {
       Elf64_Shdr section;
-      std::memcpy(&section, code.data() + header.e_shoff + static_cast<size_t>(s) * sizeof section,
-                  sizeof section);
+      std::memcpy(&section, code.data() + header.e_shoff + static_cast<size_t>(s) * sizeof section, sizeof section);
       if (section.sh_type != SHT_SYMTAB) continue;
       for (size_t k = 1; k < section.sh_size / sizeof(Elf64_Sym); ++k) {
         Elf64_Sym symbol;
         std::memcpy(&symbol, code.data() + section.sh_offset + k * sizeof symbol, sizeof symbol);
         EXPECT_NE(symbol.st_shndx, SHN_UNDEF) << "symbol " << k;
-        functions += ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
-                     ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL;
+        functions += ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL;
       }
     }
     EXPECT_EQ(functions, 1);
@@ -50,8 +48,7 @@ TEST(Object, HasOneFunctionAndNeedsNothing) {
 
 TEST(Object, TheSameProgramGivesTheSameBytes) {
   cpu::Target t = cpu::host_target();
-  EXPECT_EQ(cpu::compile(scale(DType::f32, 77), t).code,
-            cpu::compile(scale(DType::f32, 77), t).code);
+  EXPECT_EQ(cpu::compile(scale(DType::f32, 77), t).code, cpu::compile(scale(DType::f32, 77), t).code);
 }
 
 // A program that no verifier has seen.
@@ -80,8 +77,7 @@ TEST(ObjectDeathTest, KernelsOutliveWhatLoadedThem) {
 
 TEST(Object, DamagedObjectsAreRefused) {
   std::string code = cpu::compile(scale(DType::f32, 77), cpu::host_target()).code;
-  for (std::string bad : {std::string(), std::string("not an object"), code.substr(0, 40),
-                          code.substr(0, code.size() / 2)}) {
+  for (std::string bad : {std::string(), std::string("not an object"), code.substr(0, 40), code.substr(0, code.size() / 2)}) {
     try {
       cpu::load(bad);
       ADD_FAILURE() << "accepted " << bad.size() << " bytes";
@@ -111,9 +107,8 @@ TEST(Object, AreStoredWithTheirLaunch) {
   EXPECT_EQ(read.launch.grain, launch.grain);
   EXPECT_EQ(read.launch.unit_work, launch.unit_work);
   EXPECT_TRUE(launch.total.any_atom([](const Atom& a) { return a.id == 1; }));
-  for (const std::string& bad :
-       {std::string(), object.code, object.code + "\n1;2", object.code + "\n1;2;3;4",
-        object.code + "\n1;2;s9", object.code + "\n1;2;i0", object.code + "\n1;2;3 +"})
+  for (const std::string& bad : {std::string(), object.code, object.code + "\n1;2", object.code + "\n1;2;3;4", object.code + "\n1;2;s9",
+                                 object.code + "\n1;2;i0", object.code + "\n1;2;3 +"})
     try {
       cpu::from_stored(bad, 2);
       ADD_FAILURE() << "accepted " << bad.substr(bad.size() < 9 ? 0 : bad.size() - 9);
@@ -166,8 +161,7 @@ TEST(Target, IsaFromTheEnvironment) {
 
 TEST(Target, DumpsShowTheKernel) {
   atlas::Program p = scale(DType::f32, 100);
-  EXPECT_NE(cpu::dump_llvm(p, cpu::generic_target(cpu::Isa::avx2)).find("@hologram_kernel"),
-            std::string::npos);
+  EXPECT_NE(cpu::dump_llvm(p, cpu::generic_target(cpu::Isa::avx2)).find("@hologram_kernel"), std::string::npos);
   EXPECT_NE(cpu::dump_asm(p, cpu::generic_target(cpu::Isa::avx2)).find("ymm"), std::string::npos);
 }
 

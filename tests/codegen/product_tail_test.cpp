@@ -31,8 +31,7 @@ Buffers filled(const atlas::Program& p, const std::vector<int64_t>& syms) {
   Buffers out;
   for (const atlas::Buffer& b : p.buffers) {
     if (b.access == Access::scratch) continue;
-    out.push_back(
-        std::make_unique<Memory>(static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype))));
+    out.push_back(std::make_unique<Memory>(static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype))));
     fill(*out.back(), b.dtype, random);
   }
   return out;
@@ -56,8 +55,7 @@ class ProductTail : public testing::TestWithParam<cpu::Isa> {
     SCOPED_TRACE(name.str());
     std::vector<int64_t> syms;
     if (c.symbolic) syms = {c.m, c.n, c.k};
-    atlas::Program fused = make_program(c, cpu::panel_width(target, c.operand),
-                                        cpu::panel_group(target, c.operand, c.acc));
+    atlas::Program fused = make_program(c, cpu::panel_width(target, c.operand), cpu::panel_group(target, c.operand, c.acc));
     atlas::verify(fused);
     Buffers got = filled(fused, syms), wanted = filled(fused, syms), apart = filled(fused, syms);
     ASSERT_EQ(Compiled(fused, target).run(addresses(got), syms, chunk), 0);
@@ -70,10 +68,8 @@ class ProductTail : public testing::TestWithParam<cpu::Isa> {
     ASSERT_EQ(Compiled(product, target).run(addresses(apart), syms), 0);
     ASSERT_EQ(Compiled(loop, target).run(addresses(apart), syms), 0);
     for (size_t b = 0; b < got.size(); ++b) {
-      EXPECT_EQ(std::memcmp(got[b]->data(), apart[b]->data(), got[b]->size()), 0)
-          << "buffer " << b << " beside kernels of their own";
-      EXPECT_EQ(std::memcmp(got[b]->data(), wanted[b]->data(), got[b]->size()), 0)
-          << "buffer " << b << " beside the interpreter";
+      EXPECT_EQ(std::memcmp(got[b]->data(), apart[b]->data(), got[b]->size()), 0) << "buffer " << b << " beside kernels of their own";
+      EXPECT_EQ(std::memcmp(got[b]->data(), wanted[b]->data(), got[b]->size()), 0) << "buffer " << b << " beside the interpreter";
     }
   }
 };
@@ -103,22 +99,15 @@ TEST_P(ProductTail, operands_of_every_kind) {
   for (bool lhs_t : {false, true})
     for (bool rhs_t : {false, true})
       for (auto [m, n, k] : {std::array<int64_t, 3>{1, 50, 19}, {40, 50, 19}, {100, 130, 403}})
-        check({.m = m,
-               .n = n,
-               .k = k,
-               .lhs_transposed = lhs_t,
-               .rhs_transposed = rhs_t,
-               .packed = false});
-  for (auto [from, to] :
-       {std::pair{DType::bf16, DType::bf16}, {DType::f16, DType::f32}, {DType::bf16, DType::f32}})
+        check({.m = m, .n = n, .k = k, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t, .packed = false});
+  for (auto [from, to] : {std::pair{DType::bf16, DType::bf16}, {DType::f16, DType::f32}, {DType::bf16, DType::f32}})
     check({.m = 40, .n = 90, .k = 50, .operand = from, .kept = to});
   check({.m = 40, .n = 90, .k = 50, .operand = DType::f64, .acc = DType::f64, .kept = DType::f64});
 }
 
 TEST_P(ProductTail, sizes_known_at_run_time) {
   for (bool packed : {false, true})
-    for (int64_t m : {1, 20, 300})
-      check({.m = m, .n = 80, .k = 20, .packed = packed, .symbolic = true, .in_place = packed}, 1);
+    for (int64_t m : {1, 20, 300}) check({.m = m, .n = 80, .k = 20, .packed = packed, .symbolic = true, .in_place = packed}, 1);
 }
 
 TEST_P(ProductTail, dots_of_bfloat16) {
@@ -127,14 +116,7 @@ TEST_P(ProductTail, dots_of_bfloat16) {
   for (bool reproducible : {false, true})
     for (Follows f : {Follows::layer_norm, Follows::softmax})
       for (DType kept : {DType::f32, DType::bf16})
-        check({.m = 150,
-               .n = 100,
-               .k = 70,
-               .operand = DType::bf16,
-               .kept = kept,
-               .reproducible = reproducible,
-               .follows = f},
-              1, dots);
+        check({.m = 150, .n = 100, .k = 70, .operand = DType::bf16, .kept = kept, .reproducible = reproducible, .follows = f}, 1, dots);
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, ProductTail, testing::ValuesIn(runnable_isas()),

@@ -20,22 +20,19 @@ struct Case {
   int64_t m, n, k;
   int64_t batch = 0;  // 0: no batch axis
   DType operand = DType::f32, acc = DType::f32, kept = DType::f32;
-  bool lhs_transposed = false, rhs_transposed = false, packed = true, symbolic = false,
-       reproducible = false, in_place = false;
+  bool lhs_transposed = false, rhs_transposed = false, packed = true, symbolic = false, reproducible = false, in_place = false;
   Follows follows = Follows::layer_norm;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
-             << "->" << name_of(c.acc) << "->" << name_of(c.kept)
-             << (c.lhs_transposed ? " lhs^T" : "") << (c.rhs_transposed ? " rhs^T" : "")
-             << (c.packed ? " packed" : "") << (c.symbolic ? " symbolic" : "")
-             << (c.reproducible ? " reproducible" : "") << (c.in_place ? " in place" : "")
-             << " tail " << static_cast<int>(c.follows);
+  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand) << "->" << name_of(c.acc) << "->"
+             << name_of(c.kept) << (c.lhs_transposed ? " lhs^T" : "") << (c.rhs_transposed ? " rhs^T" : "") << (c.packed ? " packed" : "")
+             << (c.symbolic ? " symbolic" : "") << (c.reproducible ? " reproducible" : "") << (c.in_place ? " in place" : "") << " tail "
+             << static_cast<int>(c.follows);
 }
 
-inline constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3,
-                     kept_buffer = 4, out_buffer = 5, scratch_buffer = 6;
+inline constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, kept_buffer = 4, out_buffer = 5,
+                     scratch_buffer = 6;
 
 struct Axes {
   Expr batch, m, n, k, ib, im, in;
@@ -47,8 +44,7 @@ inline atlas::Stage& stage(atlas::Program& p, StageKind kind) {
 }
 
 // The mean of the row, that of its squared distances from it, and its elements normalised.
-inline void add_layer_norm(atlas::Program& p, const Case& c, const Expr& at, const Axes& a,
-                           int out) {
+inline void add_layer_norm(atlas::Program& p, const Case& c, const Expr& at, const Axes& a, int out) {
   DType t = compute_type(c.kept);
   for (int n = 0; n < 3; ++n) {
     atlas::Stage& s = stage(p, StageKind::row);
@@ -68,8 +64,7 @@ inline void add_layer_norm(atlas::Program& p, const Case& c, const Expr& at, con
   }
 }
 
-inline void add_softmax(atlas::Program& p, const Case& c, const Expr& at, const Axes& a,
-                        int out) {
+inline void add_softmax(atlas::Program& p, const Case& c, const Expr& at, const Axes& a, int out) {
   DType t = compute_type(c.kept);
   atlas::Stage& first = stage(p, StageKind::row);
   BodyBuilder b(first.body);
@@ -89,14 +84,11 @@ inline void add_running_sum(atlas::Program& p, const Case& c, const Expr& at, in
   atlas::Stage& s = stage(p, StageKind::scan);
   s.running.emplace_back(Op::reduce_sum, t);
   BodyBuilder b(s.body);
-  b.store(
-      out, at,
-      b.cast(b.accumulate(Op::reduce_sum, 0, b.cast(b.load(kept_buffer, c.kept, at), t)), c.kept));
+  b.store(out, at, b.cast(b.accumulate(Op::reduce_sum, 0, b.cast(b.load(kept_buffer, c.kept, at), t)), c.kept));
 }
 
 // The place of the row's largest element, stored into all of the result's first column.
-inline void add_largest(atlas::Program& p, const Case& c, const Expr& at, const Axes& a,
-                        int out) {
+inline void add_largest(atlas::Program& p, const Case& c, const Expr& at, const Axes& a, int out) {
   DType t = compute_type(c.kept);
   atlas::Stage& s = stage(p, StageKind::row);
   BodyBuilder b(s.body);
@@ -122,8 +114,7 @@ inline atlas::Program make_program(const Case& c, int panel, int group) {
                {c.acc, Access::read, a.batch * a.m * a.n},
                {c.kept, Access::read_write, a.batch * a.m * a.n},
                {c.kept, Access::write, a.batch * a.m * a.n}};
-  if (c.follows == Follows::softmax)
-    p.buffers.push_back({compute_type(c.kept), Access::scratch, a.n});
+  if (c.follows == Follows::softmax) p.buffers.push_back({compute_type(c.kept), Access::scratch, a.n});
   atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
   if (c.batch) b.axes.push_back({AxisKind::parallel, a.batch});
   b.batch_rank = c.batch ? 1 : 0;
@@ -139,16 +130,13 @@ inline atlas::Program make_program(const Case& c, int panel, int group) {
   a.in = Expr::axis(r + 1, a.n);
   Expr ik = Expr::axis(r + 2, a.k);
   BodyBuilder lhs(b.lhs);
-  lhs.load(lhs_buffer, c.operand,
-           a.ib * a.m * a.k + (c.lhs_transposed ? ik * a.m + a.im : a.im * a.k + ik));
+  lhs.load(lhs_buffer, c.operand, a.ib * a.m * a.k + (c.lhs_transposed ? ik * a.m + a.im : a.im * a.k + ik));
   if (c.packed) {
     b.packed_rhs = rhs_buffer;
     b.panel_width = panel;
     b.panel_group = group;
   } else {
-    BodyBuilder(b.rhs).load(
-        rhs_buffer, c.operand,
-        a.ib * a.k * a.n + (c.rhs_transposed ? a.in * a.k + ik : ik * a.n + a.in));
+    BodyBuilder(b.rhs).load(rhs_buffer, c.operand, a.ib * a.k * a.n + (c.rhs_transposed ? a.in * a.k + ik : ik * a.n + a.in));
   }
   Expr at = (a.ib * a.m + a.im) * a.n + a.in;
   BodyBuilder e(b.epilogue);

@@ -42,8 +42,7 @@ size_t bytes_of(const atlas::Buffer& b, const std::vector<int64_t>& syms) {
 
 // Runs a program natively and in the interpreter on the same data; the last buffer must agree in
 // every bit, or within `bound` times its largest number.
-void expect_same(const atlas::Program& p, const cpu::Target& target,
-                 const std::vector<int64_t>& syms, int64_t chunk,
+void expect_same(const atlas::Program& p, const cpu::Target& target, const std::vector<int64_t>& syms, int64_t chunk,
                  void (*edit)(std::vector<Memory>&) = nullptr, double bound = 0) {
   std::mt19937_64 random(7);
   std::vector<Memory> memory;
@@ -75,8 +74,7 @@ void expect_same(const atlas::Program& p, const cpu::Target& target,
     uint64_t x = 0, y = 0;
     std::memcpy(&x, memory.back().data() + i * size, size);
     std::memcpy(&y, expected.data() + i * size, size);
-    bool both_nan =
-        is_float(t) && std::isnan(ir::as_double(t, x)) && std::isnan(ir::as_double(t, y));
+    bool both_nan = is_float(t) && std::isnan(ir::as_double(t, x)) && std::isnan(ir::as_double(t, y));
     bool near = bound > 0 && std::abs(ir::as_double(t, x) - ir::as_double(t, y)) <= bound * largest;
     if (x != y && !both_nan && !near && wrong++ == 0) first = i;
   }
@@ -97,9 +95,8 @@ class Product : public testing::TestWithParam<cpu::Isa> {
 };
 
 TEST_P(Product, packed_shapes_with_tails) {
-  const std::array<int64_t, 3> sizes[] = {{1, 1, 1},    {1, 100, 20}, {1, 300, 7},  {2, 130, 9},
-                                          {3, 70, 33},  {5, 64, 16},  {12, 32, 8},  {13, 33, 9},
-                                          {25, 96, 40}, {31, 61, 17}, {100, 40, 11}};
+  const std::array<int64_t, 3> sizes[] = {{1, 1, 1},   {1, 100, 20}, {1, 300, 7},  {2, 130, 9},  {3, 70, 33},  {5, 64, 16},
+                                          {12, 32, 8}, {13, 33, 9},  {25, 96, 40}, {31, 61, 17}, {100, 40, 11}};
   for (auto [m, n, k] : sizes)
     for (int64_t more : {0, 384})  // the second is too deep to run without panels in scratch
       check({.m = m, .n = n, .k = k + more, .packed = true});
@@ -112,17 +109,14 @@ TEST_P(Product, columns_that_end_in_half_a_vector) {
   for (int64_t m : {1, 5, 13, 200})
     for (int64_t k : {5, 389})
       for (Tail tail : {Tail::store, Tail::bias, Tail::gelu_residual, Tail::narrow})
-        for (bool packed : {false, true})
-          check({.m = m, .n = n, .k = k, .packed = packed, .tail = tail});
-  for (bool transposed : {false, true})
-    check({.m = 300, .n = n, .k = 150, .lhs_transposed = transposed, .packed = true});
+        for (bool packed : {false, true}) check({.m = m, .n = n, .k = k, .packed = packed, .tail = tail});
+  for (bool transposed : {false, true}) check({.m = 300, .n = n, .k = 150, .lhs_transposed = transposed, .packed = true});
 }
 
 TEST(ProductCode, half_a_vector_takes_half_of_the_multiply_adders) {
   auto narrow = [](int64_t n) {  // multiply-adds of 8 lanes
     std::string text =
-        cpu::dump_asm(make_program({.m = 1200, .n = n, .k = 144, .packed = true}, 32),
-                      cpu::generic_target(cpu::Isa::avx512));
+        cpu::dump_asm(make_program({.m = 1200, .n = n, .k = 144, .packed = true}, 32), cpu::generic_target(cpu::Isa::avx512));
     int found = 0;
     for (size_t at = 0; (at = text.find("vfmadd", at)) != std::string::npos; ++at)
       found += text.substr(at, text.find('\n', at) - at).find("ymm") != std::string::npos;
@@ -141,67 +135,40 @@ TEST_P(Product, every_small_row_count) {
 
 TEST_P(Product, small_ones_of_every_width) {
   for (int64_t n = 1; n <= 70; n += n < 20 ? 1 : 7)
-    for (bool rhs_t : {false, true})
-      check({.m = 3 + n % 11, .n = n, .k = 1 + n % 13, .batch = 3, .rhs_transposed = rhs_t});
+    for (bool rhs_t : {false, true}) check({.m = 3 + n % 11, .n = n, .k = 1 + n % 13, .batch = 3, .rhs_transposed = rhs_t});
 }
 
 TEST_P(Product, small_ones_of_every_kind) {
-  const std::array<int64_t, 3> sizes[] = {{1, 1, 1},     {64, 64, 64}, {25, 24, 9}, {7, 100, 16},
-                                          {48, 17, 384}, {1, 33, 200}, {200, 5, 7}};
+  const std::array<int64_t, 3> sizes[] = {{1, 1, 1}, {64, 64, 64}, {25, 24, 9}, {7, 100, 16}, {48, 17, 384}, {1, 33, 200}, {200, 5, 7}};
   for (auto [m, n, k] : sizes)
     for (bool lhs_t : {false, true})
       for (Tail tail : {Tail::bias, Tail::gelu_residual, Tail::narrow})
         check({.m = m, .n = n, .k = k, .batch = 2, .lhs_transposed = lhs_t, .tail = tail}, 1);
-  for (auto [operand, acc] :
-       {std::pair{DType::f64, DType::f64}, {DType::i32, DType::i32}, {DType::i64, DType::i64}})
-    for (bool rhs_t : {false, true})
-      check({.m = 9,
-             .n = 21,
-             .k = 30,
-             .batch = 2,
-             .operand = operand,
-             .acc = acc,
-             .rhs_transposed = rhs_t});
+  for (auto [operand, acc] : {std::pair{DType::f64, DType::f64}, {DType::i32, DType::i32}, {DType::i64, DType::i64}})
+    for (bool rhs_t : {false, true}) check({.m = 9, .n = 21, .k = 30, .batch = 2, .operand = operand, .acc = acc, .rhs_transposed = rhs_t});
 }
 
 TEST_P(Product, parts_of_the_columns_are_finished_together) {
   for (int64_t parts : {2, 3, 4, 7})
     for (int64_t m : {1, 2, 3, 5, 12, 30})
-      for (int64_t part : {5, 64, 75})
-        check({.m = m, .n = parts * part, .k = 40, .packed = true, .parts = parts});
+      for (int64_t part : {5, 64, 75}) check({.m = m, .n = parts * part, .k = 40, .packed = true, .parts = parts});
   for (int64_t m : {1, 50, 170})  // many units, and more rows than are finished at a time
-    check({.m = m,
-           .n = 4 * 165,
-           .k = 390,
-           .batch = 2,
-           .packed = true,
-           .tail = Tail::gelu_residual,
-           .parts = 4},
-          1);
+    check({.m = m, .n = 4 * 165, .k = 390, .batch = 2, .packed = true, .tail = Tail::gelu_residual, .parts = 4}, 1);
 }
 
 TEST_P(Product, parts_of_operands_of_every_kind) {
   for (bool rhs_t : {false, true})
     for (int64_t m : {1, 14, 90})
       for (int64_t part : {32, 50, 128})
-        check({.m = m,
-               .n = 3 * part,
-               .k = 33,
-               .lhs_transposed = true,
-               .rhs_transposed = rhs_t,
-               .tail = Tail::bias,
-               .parts = 3});
+        check({.m = m, .n = 3 * part, .k = 33, .lhs_transposed = true, .rhs_transposed = rhs_t, .tail = Tail::bias, .parts = 3});
   for (bool packed : {false, true})
-    for (int64_t m : {1, 20})
-      check({.m = m, .n = 80, .k = 20, .packed = packed, .symbolic = true, .parts = 2}, 1);
-  for (auto [from, to] :
-       {std::pair{DType::bf16, DType::f32}, {DType::f64, DType::f64}, {DType::i8, DType::i32}})
+    for (int64_t m : {1, 20}) check({.m = m, .n = 80, .k = 20, .packed = packed, .symbolic = true, .parts = 2}, 1);
+  for (auto [from, to] : {std::pair{DType::bf16, DType::f32}, {DType::f64, DType::f64}, {DType::i8, DType::i32}})
     check({.m = 14, .n = 132, .k = 50, .operand = from, .acc = to, .packed = true, .parts = 4});
 }
 
 TEST_P(Product, depth_beyond_a_block_adds_blocks_in_order) {
-  for (int64_t k : {383, 384, 385, 768, 1000})
-    check({.m = 7, .n = 40, .k = k, .packed = true, .tail = Tail::bias});
+  for (int64_t k : {383, 384, 385, 768, 1000}) check({.m = 7, .n = 40, .k = k, .packed = true, .tail = Tail::bias});
 }
 
 // What a unit would copy of a long k leaves the cache: units walk k in blocks, with sums of all
@@ -210,8 +177,7 @@ TEST_P(Product, sums_too_long_for_a_copy_are_walked_in_blocks) {
   const std::array<int64_t, 3> sizes[] = {{14, 20, 13'000}, {37, 70, 384 * 20}, {2, 40, 30'000}};
   for (bool lhs_t : {false, true})
     for (bool rhs_t : {false, true})
-      for (auto [m, n, k] : sizes)
-        check({.m = m, .n = n, .k = k, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
+      for (auto [m, n, k] : sizes) check({.m = m, .n = n, .k = k, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
   for (int64_t run : {50, 600})  // of k, whose ends are not the blocks'
     check({.m = 13, .n = 40, .k = 13'200, .tail = Tail::gelu_residual, .run = run});
   for (auto [from, to] : {std::pair{DType::f16, DType::f32}, {DType::i32, DType::i32}})
@@ -219,82 +185,47 @@ TEST_P(Product, sums_too_long_for_a_copy_are_walked_in_blocks) {
 }
 
 TEST_P(Product, unpacked_operands) {
-  const std::array<int64_t, 3> sizes[] = {
-      {1, 50, 19}, {40, 50, 19}, {64, 64, 64}, {30, 17, 400}, {100, 130, 33}};
+  const std::array<int64_t, 3> sizes[] = {{1, 50, 19}, {40, 50, 19}, {64, 64, 64}, {30, 17, 400}, {100, 130, 33}};
   for (bool lhs_t : {false, true})
     for (bool rhs_t : {false, true})
       for (auto [m, n, k] : sizes)
-        for (int64_t more : {0, 384})
-          check({.m = m, .n = n, .k = k + more, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
+        for (int64_t more : {0, 384}) check({.m = m, .n = n, .k = k + more, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t});
 }
 
 TEST_P(Product, epilogues_and_prologues) {
   for (Tail tail : {Tail::bias, Tail::gelu_residual, Tail::narrow})
-    for (bool prologue : {false, true})
-      check({.m = 29, .n = 75, .k = 50, .packed = true, .prologue = prologue, .tail = tail});
+    for (bool prologue : {false, true}) check({.m = 29, .n = 75, .k = 50, .packed = true, .prologue = prologue, .tail = tail});
 }
 
 TEST_P(Product, batches) {
-  for (bool packed : {false, true})
-    check({.m = 9, .n = 21, .k = 13, .batch = 5, .packed = packed, .tail = Tail::gelu_residual}, 2);
+  for (bool packed : {false, true}) check({.m = 9, .n = 21, .k = 13, .batch = 5, .packed = packed, .tail = Tail::gelu_residual}, 2);
 }
 
 TEST_P(Product, few_rows_and_a_large_matrix_in_place) {
-  const std::array<int64_t, 3> sizes[] = {
-      {1, 1030, 40}, {2, 90, 800}, {3, 200, 391}, {4, 2100, 33}, {1, 70, 1200}};
+  const std::array<int64_t, 3> sizes[] = {{1, 1030, 40}, {2, 90, 800}, {3, 200, 391}, {4, 2100, 33}, {1, 70, 1200}};
   for (auto [m, n, k] : sizes)
     for (bool lhs_t : {false, true})
       for (Tail tail : {Tail::store, Tail::gelu_residual})
         for (bool rhs_t : {false, true})
-          check({.m = m,
-                 .n = n,
-                 .k = k,
-                 .batch = 2,
-                 .lhs_transposed = lhs_t,
-                 .rhs_transposed = rhs_t,
-                 .tail = tail},
-                1);
+          check({.m = m, .n = n, .k = k, .batch = 2, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t, .tail = tail}, 1);
   check({.m = 1, .n = 50, .k = 1152, .rhs_transposed = true});
   for (auto [n, k] : {std::pair{5, 3}, {1030, 390}, {17, 0}})
     check({.m = 2, .n = n, .k = k, .symbolic = true, .known_rows = true, .tail = Tail::bias});
-  for (auto [m, n, k] :
-       {std::array<int64_t, 3>{1, 5, 3}, {1, 70, 385}, {3, 33, 768}, {4, 20, 15}, {2, 17, 0}})
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 5, 3}, {1, 70, 385}, {3, 33, 768}, {4, 20, 15}, {2, 17, 0}})
     for (DType t : {DType::f32, DType::f64})
-      check({.m = m,
-             .n = n,
-             .k = k,
-             .operand = t,
-             .acc = t,
-             .rhs_transposed = true,
-             .symbolic = true,
-             .known_rows = true});
-  for (DType t : {DType::f64, DType::i32})
-    check({.m = 2, .n = 300, .k = 390, .operand = t, .acc = t});
+      check({.m = m, .n = n, .k = k, .operand = t, .acc = t, .rhs_transposed = true, .symbolic = true, .known_rows = true});
+  for (DType t : {DType::f64, DType::i32}) check({.m = 2, .n = 300, .k = 390, .operand = t, .acc = t});
 }
 
 TEST_P(Product, symbolic_sizes) {
   for (bool packed : {false, true})
-    for (auto [m, n, k] :
-         {std::array<int64_t, 3>{1, 70, 12}, {2, 140, 3}, {11, 31, 400}, {200, 65, 24}})
-      check({.m = m,
-             .n = n,
-             .k = k,
-             .batch = 2,
-             .packed = packed,
-             .symbolic = true,
-             .tail = Tail::bias},
-            1);
+    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 12}, {2, 140, 3}, {11, 31, 400}, {200, 65, 24}})
+      check({.m = m, .n = n, .k = k, .batch = 2, .packed = packed, .symbolic = true, .tail = Tail::bias}, 1);
 }
 
 TEST_P(Product, symbolic_transposed) {
   for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 12}, {15, 31, 37}, {3, 5, 1160}, {2, 0, 5}})
-    for (bool rhs_t : {false, true})
-      check({.m = m,
-             .n = n,
-             .k = k,
-             .lhs_transposed = true,
-             .rhs_transposed = rhs_t,
-             .symbolic = true});
+    for (bool rhs_t : {false, true}) check({.m = m, .n = n, .k = k, .lhs_transposed = true, .rhs_transposed = rhs_t, .symbolic = true});
   check({.m = 4, .n = 40, .k = 800, .operand = DType::f64, .acc = DType::f64, .symbolic = true});
 }
 
@@ -302,13 +233,7 @@ TEST_P(Product, element_types) {
   for (bool packed : {false, true}) {
     check({.m = 17, .n = 45, .k = 390, .operand = DType::f64, .acc = DType::f64, .packed = packed});
     for (DType t : {DType::bf16, DType::f16})
-      check({.m = 17,
-             .n = 45,
-             .k = 39,
-             .operand = t,
-             .acc = DType::f32,
-             .packed = packed,
-             .tail = Tail::narrow});
+      check({.m = 17, .n = 45, .k = 39, .operand = t, .acc = DType::f32, .packed = packed, .tail = Tail::narrow});
     for (auto [from, to] : {std::pair{DType::i8, DType::i32},
                             {DType::u8, DType::i32},
                             {DType::i8, DType::i8},
@@ -320,14 +245,7 @@ TEST_P(Product, element_types) {
         check({.m = 14, .n = 45, .k = 50, .operand = from, .acc = to, .packed = packed});
     for (DType from : {DType::i8, DType::u8})
       for (int64_t m : {1, 3, 14})
-        for (int64_t n : {45, 48})
-          check({.m = m,
-                 .n = n,
-                 .k = 50,
-                 .operand = from,
-                 .acc = DType::i32,
-                 .packed = packed,
-                 .mixed = true});
+        for (int64_t n : {45, 48}) check({.m = m, .n = n, .k = 50, .operand = from, .acc = DType::i32, .packed = packed, .mixed = true});
   }
 }
 
@@ -336,8 +254,7 @@ TEST_P(Product, nothing_to_add_gives_zero_and_no_rows_do_nothing) {
     check({.m = 5, .n = 40, .k = 0, .packed = true, .symbolic = symbolic, .tail = Tail::bias});
     check({.m = 5, .n = 40, .k = 0, .symbolic = symbolic});
   }
-  EXPECT_EQ(cpu::launch_of(make_program({.m = 0, .n = 40, .k = 3}, 32), target()).total.eval({}),
-            0);
+  EXPECT_EQ(cpu::launch_of(make_program({.m = 0, .n = 40, .k = 3}, 32), target()).total.eval({}), 0);
   EXPECT_EQ(cpu::launch_of(make_program({.m = 4, .n = 0, .k = 3}, 32), target()).total.eval({}), 0);
 }
 
@@ -385,15 +302,13 @@ TEST_P(Product, infinities_and_nan_stay_in_their_rows_and_columns) {
 }
 
 TEST_P(Product, the_split_into_chunks_changes_nothing) {
-  for (int64_t chunk : {1, 3, 1000})
-    check({.m = 150, .n = 700, .k = 300, .packed = true, .prologue = true, .tail = Tail::bias},
-          chunk);
+  for (int64_t chunk : {1, 3, 1000}) check({.m = 150, .n = 700, .k = 300, .packed = true, .prologue = true, .tail = Tail::bias}, chunk);
 }
 
 // Weights of 8 bits, or of 4 in the halves of a byte, with a scale per column and group of k;
 // blocks of `block` columns, or rows of all of them.
-atlas::Program narrow_program(int64_t m, int64_t n, int64_t k, int64_t group, bool halves,
-                              int64_t block, DType operand = DType::f32, bool zeros = false) {
+atlas::Program narrow_program(int64_t m, int64_t n, int64_t k, int64_t group, bool halves, int64_t block, DType operand = DType::f32,
+                              bool zeros = false) {
   atlas::Program p;
   int64_t padded = (n + block - 1) / block * block, groups = (k + group - 1) / group;
   p.buffers = {{operand, Access::read, m * k},
@@ -411,8 +326,7 @@ atlas::Program narrow_program(int64_t m, int64_t n, int64_t k, int64_t group, bo
   Expr at = (floor_div(in, block) * rows + row) * Expr(block) + mod(in, block);
   Val w = rhs.load(1, halves ? DType::u8 : DType::i8, at);
   if (halves) {
-    Val low = rhs.op(ir::Op::bit_and, w, rhs.integer(DType::u8, 15)),
-        high = rhs.op(ir::Op::shr, w, rhs.integer(DType::u8, 4));
+    Val low = rhs.op(ir::Op::bit_and, w, rhs.integer(DType::u8, 15)), high = rhs.op(ir::Op::shr, w, rhs.integer(DType::u8, 4));
     w = rhs.select(rhs.lt(rhs.index(mod(ik, 2)), rhs.integer(DType::i64, 1)), low, high);
   }
   w = rhs.cast(w, DType::f32);
@@ -427,21 +341,19 @@ atlas::Program narrow_program(int64_t m, int64_t n, int64_t k, int64_t group, bo
 }
 
 TEST_P(Product, weights_of_few_bits) {
-  const std::array<int64_t, 4> sizes[] = {{1, 256, 64, 32},  {1, 144, 801, 128}, {2, 80, 1152, 256},
-                                          {3, 48, 385, 385}, {5, 100, 50, 25},   {8, 16, 96, 16},
-                                          {9, 64, 70, 10}};
+  const std::array<int64_t, 4> sizes[] = {{1, 256, 64, 32}, {1, 144, 801, 128}, {2, 80, 1152, 256}, {3, 48, 385, 385},
+                                          {5, 100, 50, 25}, {8, 16, 96, 16},    {9, 64, 70, 10}};
   for (bool halves : {false, true})
     for (auto [m, n, k, group] : sizes)
       for (int64_t block : {int64_t{64}, n}) {
-        SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k << " groups of " << group
-                                        << (halves ? " halves" : "") << " blocks of " << block);
+        SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k << " groups of " << group << (halves ? " halves" : "") << " blocks of "
+                                        << block);
         atlas::Program p = narrow_program(m, n, k, group, halves, block, DType::f32, halves);
         if (block == 64) expect_same(p, target(), {}, 1, nullptr, 1e-5);
         p.product().reproducible = true;
         expect_same(p, target(), {}, 1);
       }
-  for (DType t : {DType::f16, DType::bf16})
-    expect_same(narrow_program(2, 96, 400, 32, true, 64, t), target(), {}, 0);
+  for (DType t : {DType::f16, DType::bf16}) expect_same(narrow_program(2, 96, 400, 32, true, 64, t), target(), {}, 0);
 }
 
 // Scales are applied to sums of groups only where that gives the chain's infinities and NaN.
@@ -449,11 +361,9 @@ TEST_P(Product, weights_of_few_bits_times_infinities) {
   for (float special : {INFINITY, NAN, 3e38f}) {
     static float put;
     put = special;
-    expect_same(narrow_program(2, 128, 200, 32, true, 64, DType::f32, true), target(), {}, 1,
-                [](std::vector<Memory>& m) {
-                  for (int64_t i : {int64_t{5}, int64_t{270}, int64_t{271}})
-                    std::memcpy(m[0].data() + i * 4, &put, 4);
-                });
+    expect_same(narrow_program(2, 128, 200, 32, true, 64, DType::f32, true), target(), {}, 1, [](std::vector<Memory>& m) {
+      for (int64_t i : {int64_t{5}, int64_t{270}, int64_t{271}}) std::memcpy(m[0].data() + i * 4, &put, 4);
+    });
   }
 }
 
@@ -464,10 +374,8 @@ TEST_P(Product, halves_that_columns_choose) {  // PyTorch's layout: columns n an
     BodyBuilder rhs(p.product().rhs = {});
     Expr in = Expr::axis(1, n), ik = Expr::axis(2, k);
     Val w = rhs.load(1, DType::u8, floor_div(in, 64) * Expr(32 * k) + ik * Expr(32) + mod(in, 32));
-    Val low = rhs.op(ir::Op::bit_and, w, rhs.integer(DType::u8, 15)),
-        high = rhs.op(ir::Op::shr, w, rhs.integer(DType::u8, 4));
-    w = rhs.select(rhs.lt(rhs.index(mod(floor_div(in, 32), 2)), rhs.integer(DType::i64, 1)), low,
-                   high);
+    Val low = rhs.op(ir::Op::bit_and, w, rhs.integer(DType::u8, 15)), high = rhs.op(ir::Op::shr, w, rhs.integer(DType::u8, 4));
+    w = rhs.select(rhs.lt(rhs.index(mod(floor_div(in, 32), 2)), rhs.integer(DType::i64, 1)), low, high);
     w = rhs.mul(rhs.cast(w, DType::f32), rhs.load(2, DType::f32, floor_div(ik, 8) * n + in));
     rhs.finish(w);
     expect_same(p, target(), {}, 1, nullptr, 1e-5);
@@ -481,8 +389,7 @@ class Dots : public testing::Test {
  protected:
   void SetUp() override {
     auto isas = runnable_isas();
-    if (std::find(isas.begin(), isas.end(), cpu::Isa::avx512) == isas.end())
-      GTEST_SKIP() << "no AVX-512";
+    if (std::find(isas.begin(), isas.end(), cpu::Isa::avx512) == isas.end()) GTEST_SKIP() << "no AVX-512";
     target_ = cpu::with_dots_of_host(cpu::generic_target(cpu::Isa::avx512));
     if (!target_.bf16_dots || !target_.i8_dots) GTEST_SKIP() << "no dot instructions";
   }
@@ -511,8 +418,7 @@ constexpr DotTypes dot_types[] = {{DType::bf16, DType::f32, false},
                                   {DType::u8, DType::i32, true}};
 
 TEST_F(Dots, give_the_bits_of_multiply_adds) {
-  const std::array<int64_t, 3> sizes[] = {{1, 70, 33},   {3, 200, 64},    {13, 33, 7},
-                                          {40, 96, 385}, {100, 75, 1000}, {30, 64, 8}};
+  const std::array<int64_t, 3> sizes[] = {{1, 70, 33}, {3, 200, 64}, {13, 33, 7}, {40, 96, 385}, {100, 75, 1000}, {30, 64, 8}};
   for (auto [operand, acc, mixed] : dot_types)
     for (auto [m, n, k] : sizes)
       for (bool packed : {false, true})
@@ -558,10 +464,8 @@ TEST_F(Dots, take_any_operands) {
 // Rows of windows are copied run by run: none of their elements is read by itself.
 TEST_F(Dots, windows) {
   for (auto [operand, acc, mixed] : dot_types)
-    for (auto [run, runs] :
-         {std::pair<int64_t, int64_t>{64, 9}, {3, 9}, {21, 7}, {48, 3}, {200, 4}, {4, 25}, {6, 4}})
-      for (auto [reproducible, outside] :
-           {std::pair<bool, int64_t>{false, runs / 2}, {false, 0}, {true, runs / 2}, {true, 0}}) {
+    for (auto [run, runs] : {std::pair<int64_t, int64_t>{64, 9}, {3, 9}, {21, 7}, {48, 3}, {200, 4}, {4, 25}, {6, 4}})
+      for (auto [reproducible, outside] : {std::pair<bool, int64_t>{false, runs / 2}, {false, 0}, {true, runs / 2}, {true, 0}}) {
         const Case c{.m = 29,
                      .n = 50,
                      .k = run * runs,
@@ -577,8 +481,7 @@ TEST_F(Dots, windows) {
         if ((run < 64 && outside) || reproducible) continue;
         const int group = cpu::panel_group(target_, operand, acc);
         const std::string text = cpu::dump_asm(make_program(c, 32, group), target_);
-        for (const char* slow : {"vpinsr", "gather"})
-          EXPECT_EQ(text.find(slow), std::string::npos) << slow;
+        for (const char* slow : {"vpinsr", "gather"}) EXPECT_EQ(text.find(slow), std::string::npos) << slow;
       }
 }
 
@@ -589,19 +492,11 @@ TEST_F(Dots, bytes_on_avx2) {
   for (const cpu::Target& target : targets) {
     target_ = target;
     for (int64_t run : {3, 24, 70})
-      check({.m = 29,
-             .n = 50,
-             .k = 9 * run,
-             .operand = DType::u8,
-             .acc = DType::i32,
-             .packed = true,
-             .mixed = true,
-             .run = run});
+      check({.m = 29, .n = 50, .k = 9 * run, .operand = DType::u8, .acc = DType::i32, .packed = true, .mixed = true, .run = run});
     for (DType operand : {DType::i8, DType::u8})
       for (bool mixed : {false, true})
         for (bool packed : {false, true})
-          for (auto [m, n, k] :
-               {std::array<int64_t, 3>{1, 70, 33}, {13, 33, 8}, {40, 96, 385}, {29, 50, 0}})
+          for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 33}, {13, 33, 8}, {40, 96, 385}, {29, 50, 0}})
             for (bool symbolic : {false, true})
               check({.m = m,
                      .n = n,
@@ -634,10 +529,8 @@ TEST_F(Dots, tiny_numbers_infinities_and_nan) {
     for (size_t k = 0; k < 50; ++k) m[rhs_buffer].as<uint16_t>()[k * 64 + 5] = 0x0041;
   });
   check(c, 0, [](std::vector<Memory>& m) {  // products that are subnormal
-    for (size_t i = 0; i < 40 * 50; ++i)
-      m[lhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x2000 + i % 97);
-    for (size_t i = 0; i < 64 * 50; ++i)
-      m[rhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x1f00 + i % 89);
+    for (size_t i = 0; i < 40 * 50; ++i) m[lhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x2000 + i % 97);
+    for (size_t i = 0; i < 64 * 50; ++i) m[rhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x1f00 + i % 89);
   });
   Case wide{.m = 40, .n = 600, .k = 1000, .operand = DType::bf16, .reproducible = true};
   check(wide, 1,
@@ -647,8 +540,7 @@ TEST_F(Dots, tiny_numbers_infinities_and_nan) {
         });
   c.reproducible = false;
   check(c, 0, [](std::vector<Memory>& m) {  // tiny, but nothing that arises is subnormal
-    for (size_t i = 0; i < 40 * 50; ++i)
-      m[lhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x0f00 + i % 97);
+    for (size_t i = 0; i < 40 * 50; ++i) m[lhs_buffer].as<uint16_t>()[i] = static_cast<uint16_t>(0x0f00 + i % 97);
   });
 }
 
@@ -666,12 +558,7 @@ TEST_F(Dots, only_reproducible_products_look_for_tiny_numbers) {
 // numbers are not promised.
 TEST_F(Dots, round_their_results) {
   for (bool reproducible : {false, true}) {
-    Case c{.m = 41,
-           .n = 96,
-           .k = 50,
-           .operand = DType::bf16,
-           .reproducible = reproducible,
-           .tail = Tail::narrow};
+    Case c{.m = 41, .n = 96, .k = 50, .operand = DType::bf16, .reproducible = reproducible, .tail = Tail::narrow};
     for (int64_t n : {96, 75}) {
       c.n = n;
       check(c);
@@ -682,8 +569,7 @@ TEST_F(Dots, round_their_results) {
       });
     }
     c.n = 96;
-    bool instruction =
-        cpu::dump_asm(make_program(c, 32), target_).find("vcvtne2ps2bf16") != std::string::npos;
+    bool instruction = cpu::dump_asm(make_program(c, 32), target_).find("vcvtne2ps2bf16") != std::string::npos;
     EXPECT_NE(instruction, reproducible);
   }
   Case c{.m = 41, .n = 96, .k = 50, .operand = DType::bf16, .tail = Tail::narrow};
@@ -700,13 +586,10 @@ TEST_F(Dots, round_their_results) {
 TEST_P(Product, long_epilogues_of_any_number_of_rows) {
   for (int64_t m : {1, 2, 13, 31})
     for (int64_t n : {32, 64, 75})
-      for (bool symbolic : {false, true})
-        check({.m = m, .n = n, .k = 500, .symbolic = symbolic, .tail = Tail::gelu_residual}, 1);
+      for (bool symbolic : {false, true}) check({.m = m, .n = n, .k = 500, .symbolic = symbolic, .tail = Tail::gelu_residual}, 1);
 }
 
-std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) {
-  return std::string(cpu::name_of(info.param));
-}
+std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) { return std::string(cpu::name_of(info.param)); }
 INSTANTIATE_TEST_SUITE_P(isa, Product, testing::ValuesIn(runnable_isas()), isa_name);
 
 }  // namespace

@@ -20,8 +20,8 @@ struct Case {
   int64_t batch = 0;  // 0: no batch axis
   DType operand = DType::f32;
   DType acc = DType::f32;
-  bool lhs_transposed = false, rhs_transposed = false, packed = false, prologue = false,
-       symbolic = false, known_rows = false, reproducible = false,
+  bool lhs_transposed = false, rhs_transposed = false, packed = false, prologue = false, symbolic = false, known_rows = false,
+       reproducible = false,
        mixed = false;  // the right operand has the other type of bytes
   Tail tail = Tail::store;
   int64_t parts = 1;  // of the n columns
@@ -31,17 +31,14 @@ struct Case {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
-             << "->" << name_of(c.acc) << (c.lhs_transposed ? " lhs^T" : "")
-             << (c.rhs_transposed ? " rhs^T" : "") << (c.packed ? " packed" : "")
-             << (c.prologue ? " prologue" : "") << (c.symbolic ? " symbolic" : "")
-             << (c.known_rows ? " but for rows" : "") << (c.reproducible ? " reproducible" : "")
-             << (c.mixed ? " mixed" : "") << " tail " << static_cast<int>(c.tail) << " parts "
+  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand) << "->" << name_of(c.acc)
+             << (c.lhs_transposed ? " lhs^T" : "") << (c.rhs_transposed ? " rhs^T" : "") << (c.packed ? " packed" : "")
+             << (c.prologue ? " prologue" : "") << (c.symbolic ? " symbolic" : "") << (c.known_rows ? " but for rows" : "")
+             << (c.reproducible ? " reproducible" : "") << (c.mixed ? " mixed" : "") << " tail " << static_cast<int>(c.tail) << " parts "
              << c.parts << " run " << c.run;
 }
 
-inline constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3,
-                     out_buffer = 4;
+inline constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, out_buffer = 4;
 
 inline DType rhs_type(const Case& c) {
   if (!c.mixed) return c.operand;
@@ -51,20 +48,17 @@ inline DType rhs_type(const Case& c) {
 inline DType out_type(const Case& c) { return c.tail == Tail::narrow ? DType::bf16 : c.acc; }
 
 inline atlas::Program make_program(const Case& c, int panel, int group = 1) {
-  Expr m = c.symbolic && !c.known_rows ? Expr::symbol(0) : Expr(c.m),
-       part = c.symbolic ? Expr::symbol(1) : Expr(c.n / c.parts), n = part * Expr(c.parts),
-       k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
+  Expr m = c.symbolic && !c.known_rows ? Expr::symbol(0) : Expr(c.m), part = c.symbolic ? Expr::symbol(1) : Expr(c.n / c.parts),
+       n = part * Expr(c.parts), k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
   Expr batch = c.batch ? Expr(c.batch) : Expr(1);
   Expr panels = ceil_div(part, panel) * Expr(c.parts);
-  p.buffers = {
-      {c.operand, Access::read, batch * m * k},
-      {rhs_type(c), Access::read,
-       c.packed ? batch * panels * ceil_div(k, group) * Expr(panel * group) : batch * k * n},
-      {c.acc, Access::read, n},
-      {c.acc, Access::read, batch * m * part},
-      {out_type(c), Access::write, batch * m * part}};
+  p.buffers = {{c.operand, Access::read, batch * m * k},
+               {rhs_type(c), Access::read, c.packed ? batch * panels * ceil_div(k, group) * Expr(panel * group) : batch * k * n},
+               {c.acc, Access::read, n},
+               {c.acc, Access::read, batch * m * part},
+               {out_type(c), Access::write, batch * m * part}};
   atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
   if (c.batch) b.axes.push_back({AxisKind::parallel, batch});
   b.batch_rank = c.batch ? 1 : 0;
@@ -84,13 +78,10 @@ inline atlas::Program make_program(const Case& c, int panel, int group = 1) {
   if (c.run) {
     const Expr run(c.run), number = floor_div(ik, run);
     at_lhs = (im + number * m) * run + mod(ik, run);
-    if (c.outside)
-      inside = lhs.op(ir::Op::le, lhs.constant(DType::i64, static_cast<uint64_t>(c.outside)),
-                      lhs.index(im * k + number));
+    if (c.outside) inside = lhs.op(ir::Op::le, lhs.constant(DType::i64, static_cast<uint64_t>(c.outside)), lhs.index(im * k + number));
   }
   Val x = lhs.load(lhs_buffer, c.operand, ib * m * k + at_lhs, inside);
-  if (c.run && c.outside)
-    x = lhs.select(inside, x, lhs.constant(c.operand, is_float(c.operand) ? 0x4040 : 3));
+  if (c.run && c.outside) x = lhs.select(inside, x, lhs.constant(c.operand, is_float(c.operand) ? 0x4040 : 3));
   if (c.prologue) {
     DType t = compute_type(c.operand);
     Val wide = lhs.cast(x, t);
@@ -104,8 +95,7 @@ inline atlas::Program make_program(const Case& c, int panel, int group = 1) {
     b.panel_group = group;
   } else {
     BodyBuilder rhs(b.rhs);
-    rhs.finish(rhs.load(rhs_buffer, rhs_type(c),
-                        ib * k * n + (c.rhs_transposed ? in * k + ik : ik * n + in)));
+    rhs.finish(rhs.load(rhs_buffer, rhs_type(c), ib * k * n + (c.rhs_transposed ? in * k + ik : ik * n + in)));
   }
   BodyBuilder e(b.epilogue);
   Val v = e.accumulator(0, c.acc);
@@ -113,8 +103,7 @@ inline atlas::Program make_program(const Case& c, int panel, int group = 1) {
     b.parts = static_cast<int>(c.parts);
     b.axes.push_back({AxisKind::parallel, part});
     in = Expr::axis(r + 3, part);
-    for (int q = 1; q < b.parts; ++q)
-      v = e.add(e.mul(v, e.load(bias_buffer, c.acc, Expr(q) * part + in)), e.accumulator(q, c.acc));
+    for (int q = 1; q < b.parts; ++q) v = e.add(e.mul(v, e.load(bias_buffer, c.acc, Expr(q) * part + in)), e.accumulator(q, c.acc));
   }
   Expr at = ib * m * part + im * part + in;
   if (c.tail != Tail::store) v = e.add(v, e.load(bias_buffer, c.acc, in));

@@ -47,10 +47,8 @@ class Memory {
 inline std::vector<cpu::Isa> runnable_isas() {
 #if defined(__x86_64__)
   std::vector<cpu::Isa> isas{cpu::Isa::sse42};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    isas.push_back(cpu::Isa::avx2);
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(cpu::Isa::avx2);
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     isas.push_back(cpu::Isa::avx512);
   return isas;
 #else
@@ -75,8 +73,7 @@ class Compiled {
 
   /// Runs all units in chunks of `chunk` (0: all at once) and returns the status; *errors gets the
   /// sticky bits.
-  int32_t run(const std::vector<void*>& bufs, const std::vector<int64_t>& syms, int64_t chunk = 0,
-              int32_t* errors = nullptr) const {
+  int32_t run(const std::vector<void*>& bufs, const std::vector<int64_t>& syms, int64_t chunk = 0, int32_t* errors = nullptr) const {
     atlas::Context context{};
     // As the runtime's: what a kernel notes before its memory stays from chunk to chunk of a run.
     static std::atomic<int64_t> runs{0};
@@ -86,8 +83,7 @@ class Compiled {
       thread_local int64_t size = 0, launch = 0;
       bool fresh = size < bytes || launch != own->launch;
       if (size < bytes) {
-        memory.reset(static_cast<char*>(
-            std::aligned_alloc(64, static_cast<size_t>(64 + bytes + 63) / 64 * 64)));
+        memory.reset(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(64 + bytes + 63) / 64 * 64)));
         size = bytes;
       }
       if (fresh) std::memset(memory.get() + 56, 0, 8);
@@ -99,17 +95,14 @@ class Compiled {
     int64_t total = object().launch.total.eval(syms);
     if (chunk == 0) chunk = std::max<int64_t>(total, 1);
     for (int64_t begin = 0; begin < total; begin += chunk) {
-      int32_t status =
-          function()(&context, bufs.data(), syms.data(), begin, std::min(total, begin + chunk));
+      int32_t status = function()(&context, bufs.data(), syms.data(), begin, std::min(total, begin + chunk));
       if (status) return status;
     }
     if (errors) *errors = sticky.load();
     return 0;
   }
 
-  int64_t units(const std::vector<int64_t>& syms = {}) const {
-    return object().launch.total.eval(syms);
-  }
+  int64_t units(const std::vector<int64_t>& syms = {}) const { return object().launch.total.eval(syms); }
   const cpu::Object& object() const { return made_->object; }
   atlas::KernelFn function() const { return made_->kernel->function; }
 

@@ -15,8 +15,7 @@ namespace {
 Program with_sizes(const Program& p, const std::vector<int64_t>& sizes) {
   std::string text = disassemble(p);
   for (size_t k = 0; k < sizes.size(); ++k)
-    text =
-        std::regex_replace(text, std::regex(fmt::format("\\bs{}\\b", k)), std::to_string(sizes[k]));
+    text = std::regex_replace(text, std::regex(fmt::format("\\bs{}\\b", k)), std::to_string(sizes[k]));
   return atlas::assemble(text);
 }
 
@@ -33,8 +32,7 @@ Program packed_product(int64_t parts) {
   p.product().epilogue = {};
   BodyBuilder unit(p.product().epilogue);
   Expr b = Expr::axis(0, sym(0)), m = Expr::axis(1, sym(1)), n = Expr::axis(4, sym(2));
-  unit.store(2, (b * sym(1) + m) * sym(2) + n,
-             unit.add(unit.accumulator(0, DType::f32), unit.accumulator(1, DType::f32)));
+  unit.store(2, (b * sym(1) + m) * sym(2) + n, unit.add(unit.accumulator(0, DType::f32), unit.accumulator(1, DType::f32)));
   return p;
 }
 
@@ -88,8 +86,7 @@ std::vector<Case> cases() {
       {"scan", row_scan(ir::Op::reduce_sum, DType::f32)},
       {"product", batched_product(DType::f32, DType::f32, DType::f32)},
       {"product of doubles", batched_product(DType::f64, DType::f64, DType::f64)},
-      {"product of bfloat16",
-       not_reproducible(batched_product(DType::bf16, DType::f32, DType::bf16))},
+      {"product of bfloat16", not_reproducible(batched_product(DType::bf16, DType::f32, DType::bf16))},
       {"product of bytes", not_reproducible(batched_product(DType::i8, DType::i32, DType::i32))},
       {"packed product", packed_product(1), of_16_columns},
       {"product of parts", packed_product(2), of_16_columns},
@@ -110,13 +107,10 @@ std::vector<Case> cases() {
 }
 
 // Sorts have no more places than elements.
-bool possible(const Program& p, const std::vector<int64_t>& sizes) {
-  return p.kind() != atlas::BlockKind::sort || sizes[2] <= sizes[1];
-}
+bool possible(const Program& p, const std::vector<int64_t>& sizes) { return p.kind() != atlas::BlockKind::sort || sizes[2] <= sizes[1]; }
 
 /// Calls run(sizes) with 0 and 1 for every `at_once` (1 or 2) of the symbols, the others ordinary.
-void for_each_sizes(int symbols, int at_once,
-                    const std::function<void(const std::vector<int64_t>&)>& run) {
+void for_each_sizes(int symbols, int at_once, const std::function<void(const std::vector<int64_t>&)>& run) {
   static constexpr int64_t ordinary[] = {2, 5, 3, 4, 6};
   auto count = static_cast<size_t>(symbols);
   for (size_t a = 0; a < count; ++a)
@@ -130,9 +124,7 @@ void for_each_sizes(int symbols, int at_once,
         }
 }
 
-std::string text(const std::vector<int64_t>& sizes) {
-  return fmt::format("{}", fmt::join(sizes, " "));
-}
+std::string text(const std::vector<int64_t>& sizes) { return fmt::format("{}", fmt::join(sizes, " ")); }
 
 IsaInputs inputs_of(const Case& c) {
   IsaInputs inputs;
@@ -170,8 +162,7 @@ TEST(Sizes, KnownSizesOfNoneAndOneGiveTheInterpretersValues) {
 // Every combination of sizes is planned for every target: no division by one of them goes wrong.
 TEST(Sizes, EveryCombinationIsPlanned) {
   std::vector<cpu::Target> targets;
-  for (cpu::Isa isa : {cpu::Isa::sse42, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon})
-    targets.push_back(cpu::generic_target(isa));
+  for (cpu::Isa isa : {cpu::Isa::sse42, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon}) targets.push_back(cpu::generic_target(isa));
   targets.push_back(cpu::with_tiles(targets[2]));
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);

@@ -45,8 +45,7 @@ TEST(Stream, LargeBuffersHoldTheSame) {
 // Input and output overlap, which shows who was first: forwards, what was written is read again.
 TEST(Stream, EveryOtherPassGoesBackwards) {
   constexpr int64_t points = 1024, shift = 256, middling = int64_t{1} << 21;
-  Compiled kernel(unary(Op::neg, Expr::symbol(0), Expr::symbol(1), 2),
-                  cpu::generic_target(cpu::Isa::sse42));
+  Compiled kernel(unary(Op::neg, Expr::symbol(0), Expr::symbol(1), 2), cpu::generic_target(cpu::Isa::sse42));
   int backwards = 0;
   for (int pass = 0; pass < 4; ++pass) {
     for (int64_t extent : {points, middling}) {
@@ -75,16 +74,14 @@ TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
     for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
     return n;
   };
-  std::string small = assembly(Expr(100000), 0), large = assembly(Expr(10000000), 0),
-              any = assembly(Expr::symbol(0), 1);
+  std::string small = assembly(Expr(100000), 0), large = assembly(Expr(10000000), 0), any = assembly(Expr::symbol(0), 1);
   EXPECT_EQ(count(small, "vmovntps") + count(small, "prefetch"), 0u);
   for (const std::string* text : {&large, &any}) {
     EXPECT_EQ(count(*text, "vmovntps"), 2u);
     EXPECT_EQ(count(*text, "prefetcht0"), 2u);
     EXPECT_EQ(count(*text, "sfence"), 1u);
     // the functions appear once in pairs and once for the tail, as without streams
-    EXPECT_EQ(count(*text, "vpermd") + count(*text, "vpermps"),
-              count(small, "vpermd") + count(small, "vpermps"));
+    EXPECT_EQ(count(*text, "vpermd") + count(*text, "vpermps"), count(small, "vpermd") + count(small, "vpermps"));
   }
 }
 
@@ -95,9 +92,7 @@ TEST(Stream, ShortLinesWaitForTheirStoresOnce) {
   auto at = add_axes(p.loop(), {Expr(200'000), Expr(64)}, {});
   p.loop().lane_axis = 1;
   Expr i = at[0] * Expr(64) + at[1], all(200'000 * 64);
-  p.buffers = {{DType::f32, Access::read, all},
-               {DType::f32, Access::read, Expr(64)},
-               {DType::f32, Access::write, all}};
+  p.buffers = {{DType::f32, Access::read, all}, {DType::f32, Access::read, Expr(64)}, {DType::f32, Access::write, all}};
   BodyBuilder b(p.loop().stages[0].body);
   b.store(2, i, b.mul(b.load(0, DType::f32, i), b.load(1, DType::f32, at[1])));
   std::string text = cpu::dump_llvm(p, cpu::generic_target(cpu::Isa::avx512));

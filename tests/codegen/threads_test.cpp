@@ -28,9 +28,7 @@ using atlas::BodyBuilder;
 // out[m, n] = a[m, k] · b[k, n]
 atlas::Program product(int64_t m, int64_t n, int64_t k) {
   atlas::Program p;
-  p.buffers = {{DType::f32, Access::read, Expr(m * k)},
-               {DType::f32, Access::read, Expr(k * n)},
-               {DType::f32, Access::write, Expr(m * n)}};
+  p.buffers = {{DType::f32, Access::read, Expr(m * k)}, {DType::f32, Access::read, Expr(k * n)}, {DType::f32, Access::write, Expr(m * n)}};
   atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
   b.axes = {{AxisKind::parallel, Expr(m)}, {AxisKind::parallel, Expr(n)}, {AxisKind::row, Expr(k)}};
   b.operand_type = b.acc_type = DType::f32;
@@ -62,27 +60,22 @@ Schedule schedule(const atlas::Program& p, int threads, const cpu::Target& targe
   const int64_t chunk = host::chunk_of(total, launch.grain.constant_value(), work, threads);
   const int64_t chunks = (total + chunk - 1) / chunk;
   std::vector<int64_t> busy(static_cast<size_t>(std::min<int64_t>(threads, chunks)));
-  for (int64_t c = 0; c < chunks; ++c)
-    *std::ranges::min_element(busy) += std::min(chunk, total - c * chunk);
+  for (int64_t c = 0; c < chunks; ++c) *std::ranges::min_element(busy) += std::min(chunk, total - c * chunk);
   const auto most = static_cast<double>(std::ranges::max(busy));
   const auto threads_of_chunks = static_cast<int64_t>(busy.size());
   const int64_t rounds = (chunks + threads_of_chunks - 1) / threads_of_chunks;
   const int64_t needed = (chunks + rounds - 1) / rounds;  // for so many rounds
   const double mean = static_cast<double>(total) / threads;
-  return {total, chunks, most / mean,
-          most * static_cast<double>(work) + static_cast<double>(needed) * host::joining_work};
+  return {total, chunks, most / mean, most * static_cast<double>(work) + static_cast<double>(needed) * host::joining_work};
 }
 
-Schedule schedule(const atlas::Program& p, int threads) {
-  return schedule(p, threads, target_for(threads));
-}
+Schedule schedule(const atlas::Program& p, int threads) { return schedule(p, threads, target_for(threads)); }
 
 using Sizes = std::array<int64_t, 3>;
 // Layers of MiniLM (8 × 128), of a GPT-2-like model (prefill of 128) and squares.
-const Sizes layers[] = {{1024, 384, 384},   {1024, 1536, 384}, {1024, 384, 1536}, {128, 1536, 512},
-                        {128, 512, 512},    {128, 2048, 512},  {128, 512, 2048},  {128, 2304, 768},
-                        {128, 768, 768},    {128, 768, 3072},  {64, 512, 784},    {512, 512, 512},
-                        {1024, 1024, 1024}, {2048, 2048, 2048}};
+const Sizes layers[] = {{1024, 384, 384}, {1024, 1536, 384}, {1024, 384, 1536},  {128, 1536, 512},  {128, 512, 512},
+                        {128, 2048, 512}, {128, 512, 2048},  {128, 2304, 768},   {128, 768, 768},   {128, 768, 3072},
+                        {64, 512, 784},   {512, 512, 512},   {1024, 1024, 1024}, {2048, 2048, 2048}};
 
 TEST(Threads, classes) {
   EXPECT_EQ(cpu::threads_class(1), 2);
@@ -98,8 +91,7 @@ TEST(Threads, products_are_balanced) {
     const atlas::Program p = product(m, n, k);
     for (int threads : {2, 4, 8, 16}) {
       const Schedule s = schedule(p, threads);
-      EXPECT_LE(s.balance, 1.16) << m << 'x' << n << 'x' << k << ", " << threads
-                                 << " threads: " << s.units << " units in " << s.chunks;
+      EXPECT_LE(s.balance, 1.16) << m << 'x' << n << 'x' << k << ", " << threads << " threads: " << s.units << " units in " << s.chunks;
     }
   }
 }
@@ -112,8 +104,7 @@ TEST(Threads, more_of_them_are_never_slower_in_the_model) {
       const Schedule s = schedule(p, threads);
       // A class is cut for its largest number; others may leave threads idle at the end.
       const double most = cpu::threads_class(threads) == threads ? 1.05 : 1.15;
-      EXPECT_LE(s.picoseconds, most * best)
-          << m << 'x' << n << 'x' << k << ", " << threads << " threads: " << s.units << " units";
+      EXPECT_LE(s.picoseconds, most * best) << m << 'x' << n << 'x' << k << ", " << threads << " threads: " << s.units << " units";
       best = std::min(best, s.picoseconds);
     }
   }
@@ -121,8 +112,7 @@ TEST(Threads, more_of_them_are_never_slower_in_the_model) {
 
 // ResNet-18's layers: of one image there are too few tiles for every number of threads.
 TEST(Threads, winograd_products_are_balanced) {
-  for (auto [channels, side] :
-       {std::pair<int64_t, int64_t>{64, 56}, {128, 28}, {256, 14}, {512, 7}})
+  for (auto [channels, side] : {std::pair<int64_t, int64_t>{64, 56}, {128, 28}, {256, 14}, {512, 7}})
     for (int64_t images : {1, 8}) {
       ir::Graph g;
       winograds::build(g, {images, channels, side, side, channels, 1});
@@ -145,21 +135,17 @@ TEST(Threads, winograd_products_are_balanced) {
 TEST(Threads, smaller_units_do_not_read_the_right_operand_much_more_often) {
   for (auto [m, n, k] : layers) {
     const atlas::Program p = product(m, n, k);
-    const auto reads = [&](int threads) {
-      return cpu::plan_product(p, target_for(threads)).m_units.constant_value();
-    };
+    const auto reads = [&](int threads) { return cpu::plan_product(p, target_for(threads)).m_units.constant_value(); };
     for (int threads : {4, 8, 16, 32, 64})
-      EXPECT_LE(reads(threads), std::max<int64_t>(4 * reads(2), threads / 2))
-          << m << 'x' << n << 'x' << k << ", " << threads;
+      EXPECT_LE(reads(threads), std::max<int64_t>(4 * reads(2), threads / 2)) << m << 'x' << n << 'x' << k << ", " << threads;
   }
 }
 
 // Attention of MiniLM (8 × 128), of prefills with heads of their own and shared, of a long
 // sequence, and of decodes with one query.
 const attentions::Case attention_cases[] = {
-    {8, 12, 12, 128, 128, 32, 32},        {1, 12, 12, 512, 512, 64, 64, true},
-    {1, 32, 8, 512, 512, 128, 128, true}, {4, 32, 32, 2048, 2048, 128, 128},
-    {16, 12, 12, 1, 1024, 64, 64},        {8, 32, 8, 1, 2048, 128, 128},
+    {8, 12, 12, 128, 128, 32, 32},     {1, 12, 12, 512, 512, 64, 64, true}, {1, 32, 8, 512, 512, 128, 128, true},
+    {4, 32, 32, 2048, 2048, 128, 128}, {16, 12, 12, 1, 1024, 64, 64},       {8, 32, 8, 1, 2048, 128, 128},
 };
 
 struct AttentionPath {
@@ -167,10 +153,8 @@ struct AttentionPath {
   DType dtype;
   bool tiles;
 };
-const AttentionPath attention_paths[] = {{"multiply-adds", DType::f32, false},
-                                         {"terms", DType::f32, true},
-                                         {"dots", DType::bf16, false},
-                                         {"tiles", DType::bf16, true}};
+const AttentionPath attention_paths[] = {
+    {"multiply-adds", DType::f32, false}, {"terms", DType::f32, true}, {"dots", DType::bf16, false}, {"tiles", DType::bf16, true}};
 
 template <class F>
 void for_each_attention(F f) {
@@ -217,8 +201,7 @@ void expect_one_result(const atlas::Program& p, const cpu::Target& target) {
   std::normal_distribution<float> normal;
   std::vector<Memory> memory;
   std::vector<void*> bufs;
-  for (const atlas::Buffer& b : p.buffers)
-    memory.emplace_back(static_cast<size_t>(b.extent.constant_value() * size_of(b.dtype)));
+  for (const atlas::Buffer& b : p.buffers) memory.emplace_back(static_cast<size_t>(b.extent.constant_value() * size_of(b.dtype)));
   for (size_t i = 0; i + 1 < memory.size(); ++i) {
     const DType type = p.buffers[i].dtype;
     const auto size = static_cast<size_t>(size_of(type));
@@ -253,10 +236,9 @@ TEST(Threads, cuts_change_no_bits) {
 TEST(Threads, cuts_of_attention_change_no_bits) {
   using attentions::Case;
   using enum attentions::Score;
-  for (const Case& c : {Case{1, 4, 4, 140, 140, 64, 48, true, plain, DType::f32},
-                        Case{2, 8, 2, 1, 300, 64, 64, false, key_bias, DType::f32},
-                        Case{1, 4, 2, 150, 300, 32, 32, false, keep_mask, DType::bf16},
-                        Case{4, 8, 2, 2, 200, 64, 64, false, plain, DType::bf16}}) {
+  for (const Case& c :
+       {Case{1, 4, 4, 140, 140, 64, 48, true, plain, DType::f32}, Case{2, 8, 2, 1, 300, 64, 64, false, key_bias, DType::f32},
+        Case{1, 4, 2, 150, 300, 32, 32, false, keep_mask, DType::bf16}, Case{4, 8, 2, 2, 200, 64, 64, false, plain, DType::bf16}}) {
     SCOPED_TRACE(testing::Message() << c);
     const atlas::Program p = attentions::make_program(c);
     expect_one_result(p, cpu::generic_target(runnable_isas().back()));

@@ -71,21 +71,18 @@ class Tiles : public testing::Test {
     size_t wrong = 0, first = 0;
     auto *got = memory.back().as<uint32_t>(), *want = expected.as<uint32_t>();
     for (size_t i = 0; i < expected.size() / 4; ++i) {
-      bool nans = c.terms && std::isnan(std::bit_cast<float>(got[i])) &&
-                  std::isnan(std::bit_cast<float>(want[i]));
+      bool nans = c.terms && std::isnan(std::bit_cast<float>(got[i])) && std::isnan(std::bit_cast<float>(want[i]));
       if (got[i] != want[i] && !nans && wrong++ == 0) first = i;
     }
-    EXPECT_EQ(wrong, 0u) << "of " << expected.size() / 4 << ", the first at " << first << ": "
-                         << std::bit_cast<float>(got[first]) << ", expected "
-                         << std::bit_cast<float>(want[first]);
+    EXPECT_EQ(wrong, 0u) << "of " << expected.size() / 4 << ", the first at " << first << ": " << std::bit_cast<float>(got[first])
+                         << ", expected " << std::bit_cast<float>(want[first]);
   }
 
   TileMachine machine_;
 };
 
 using Sizes = std::array<int64_t, 3>;
-const Sizes tails[] = {{1, 1, 1},    {1, 40, 33},  {33, 1, 70},   {16, 32, 32},
-                       {32, 64, 64}, {17, 31, 65}, {48, 100, 96}, {65, 33, 31}};
+const Sizes tails[] = {{1, 1, 1}, {1, 40, 33}, {33, 1, 70}, {16, 32, 32}, {32, 64, 64}, {17, 31, 65}, {48, 100, 96}, {65, 33, 31}};
 
 TEST_F(Tiles, bfloat16_with_tails_in_every_dimension) {
   for (auto [m, n, k] : tails) {
@@ -105,29 +102,15 @@ TEST_F(Tiles, parts_of_the_columns_are_finished_together) {
     DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
     for (auto [m, part, k] : {Sizes{7, 20, 40}, {40, 33, 64}, {70, 64, 520}})
       for (int64_t parts : {2, 3, 4})
-        check({.m = m,
-               .n = parts * part,
-               .k = k,
-               .batch = 2,
-               .operand = operand,
-               .terms = terms,
-               .parts = parts},
-              1);
-    check({.m = 40,
-           .n = 150,
-           .k = 40,
-           .operand = operand,
-           .terms = terms,
-           .symbolic = true,
-           .parts = 3});
+        check({.m = m, .n = parts * part, .k = k, .batch = 2, .operand = operand, .terms = terms, .parts = parts}, 1);
+    check({.m = 40, .n = 150, .k = 40, .operand = operand, .terms = terms, .symbolic = true, .parts = 3});
   }
   // Elements that terms cannot give, in a part behind the first.
-  check({.m = 20, .n = 120, .k = 40, .operand = DType::f32, .terms = 3, .parts = 3}, 0,
-        [](Memory& lhs, Memory& rhs) {
-          lhs.as<float>()[3 * 40 + 5] = 1e-40f;
-          rhs.as<float>()[5 * 120 + 47] = 1e38f;
-          rhs.as<float>()[9 * 120 + 85] = INFINITY;
-        });
+  check({.m = 20, .n = 120, .k = 40, .operand = DType::f32, .terms = 3, .parts = 3}, 0, [](Memory& lhs, Memory& rhs) {
+    lhs.as<float>()[3 * 40 + 5] = 1e-40f;
+    rhs.as<float>()[5 * 120 + 47] = 1e38f;
+    rhs.as<float>()[9 * 120 + 85] = INFINITY;
+  });
 }
 
 TEST_F(Tiles, no_sum_is_0) {
@@ -144,15 +127,9 @@ TEST_F(Tiles, any_left_operand) {
     DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
     for (bool transposed : {false, true})
       for (bool prologue : {false, true})
-        check({.m = 48,
-               .n = 33,
-               .k = 64,
-               .batch = 2,
-               .operand = operand,
-               .terms = terms,
-               .lhs_transposed = transposed,
-               .prologue = prologue},
-              1);
+        check(
+            {.m = 48, .n = 33, .k = 64, .batch = 2, .operand = operand, .terms = terms, .lhs_transposed = transposed, .prologue = prologue},
+            1);
   }
 }
 
@@ -161,29 +138,18 @@ TEST_F(Tiles, left_operands_along_m) {
   for (int terms : {0, 1, 2, 3}) {
     DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
     for (auto [m, k] : {std::pair<int64_t, int64_t>{37, 70}, {80, 128}, {5, 33}})
-      check({.m = m,
-             .n = 40,
-             .k = k,
-             .batch = 2,
-             .operand = operand,
-             .terms = terms,
-             .lhs_transposed = true,
-             .symbolic = m == 37},
-            1);
-    const Case c{
-        .m = 64, .n = 64, .k = 128, .operand = operand, .terms = terms, .lhs_transposed = true};
+      check({.m = m, .n = 40, .k = k, .batch = 2, .operand = operand, .terms = terms, .lhs_transposed = true, .symbolic = m == 37}, 1);
+    const Case c{.m = 64, .n = 64, .k = 128, .operand = operand, .terms = terms, .lhs_transposed = true};
     auto target = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
     const std::string text = cpu::dump_asm(make_program(c), target);
-    for (const char* slow : {"vpinsr", "gather", "vinsertps"})
-      EXPECT_EQ(text.find(slow), std::string::npos) << terms << ' ' << slow;
+    for (const char* slow : {"vpinsr", "gather", "vinsertps"}) EXPECT_EQ(text.find(slow), std::string::npos) << terms << ' ' << slow;
   }
   // Classes of rows: elements that terms cannot give.
-  check({.m = 40, .n = 40, .k = 40, .operand = DType::f32, .terms = 3, .lhs_transposed = true}, 0,
-        [](Memory& lhs, Memory& rhs) {
-          lhs.as<float>()[3 * 40 + 5] = 1e-40f;
-          lhs.as<float>()[7 * 40 + 35] = INFINITY;
-          rhs.as<float>()[5 * 40 + 7] = 1e38f;
-        });
+  check({.m = 40, .n = 40, .k = 40, .operand = DType::f32, .terms = 3, .lhs_transposed = true}, 0, [](Memory& lhs, Memory& rhs) {
+    lhs.as<float>()[3 * 40 + 5] = 1e-40f;
+    lhs.as<float>()[7 * 40 + 35] = INFINITY;
+    rhs.as<float>()[5 * 40 + 7] = 1e38f;
+  });
 }
 
 TEST_F(Tiles, windows) {
@@ -200,25 +166,15 @@ TEST_F(Tiles, bfloat16_special_numbers) {
     rhs.as<uint16_t>()[8 * 64 + 6] = 0x0041;
   });
   check(c, 0, [](Memory& lhs, Memory& rhs) {  // products and sums that are subnormal
-    for (size_t i = 0; i < 40 * 50; ++i)
-      lhs.as<uint16_t>()[i] = static_cast<uint16_t>(0x2000 + (i % 2 << 15) + i % 97);
-    for (size_t i = 0; i < 64 * 50; ++i)
-      rhs.as<uint16_t>()[i] = static_cast<uint16_t>(0x1f00 + i % 89);
+    for (size_t i = 0; i < 40 * 50; ++i) lhs.as<uint16_t>()[i] = static_cast<uint16_t>(0x2000 + (i % 2 << 15) + i % 97);
+    for (size_t i = 0; i < 64 * 50; ++i) rhs.as<uint16_t>()[i] = static_cast<uint16_t>(0x1f00 + i % 89);
   });
 }
 
 TEST_F(Tiles, float32_as_one_two_and_three_terms) {
   for (int terms : {1, 2, 3}) {
-    for (auto [m, n, k] : tails)
-      check({.m = m, .n = n, .k = k, .operand = DType::f32, .terms = terms});
-    check({.m = 40,
-           .n = 70,
-           .k = 600,
-           .batch = 2,
-           .operand = DType::f32,
-           .terms = terms,
-           .symbolic = true},
-          1);
+    for (auto [m, n, k] : tails) check({.m = m, .n = n, .k = k, .operand = DType::f32, .terms = terms});
+    check({.m = 40, .n = 70, .k = 600, .batch = 2, .operand = DType::f32, .terms = terms, .symbolic = true}, 1);
     check({.m = 70, .n = 40, .k = 1030, .operand = DType::f32, .terms = terms});
   }
 }
@@ -227,9 +183,7 @@ TEST_F(Tiles, float32_that_terms_cannot_hold) {
   float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   for (bool symbolic : {false, true}) {
     Case c{.m = 40, .n = 70, .k = 530, .operand = DType::f32, .terms = 3, .symbolic = symbolic};
-    auto set = [](Memory& m, int64_t row, int64_t columns, int64_t column, float x) {
-      m.as<float>()[row * columns + column] = x;
-    };
+    auto set = [](Memory& m, int64_t row, int64_t columns, int64_t column, float x) { m.as<float>()[row * columns + column] = x; };
     for (float x : {inf, -inf, nan, 3.4e38f, 1e-45f, 1e-40f, 0x1p-110f, 1e-20f, 1e20f}) {
       SCOPED_TRACE(x);
       check(c, 0, [&](Memory& lhs, Memory& rhs) {
@@ -251,36 +205,21 @@ TEST_F(Tiles, float32_that_terms_cannot_hold) {
 TEST_F(Tiles, bytes) {
   for (auto [m, n, k] : tails)
     for (DType operand : {DType::i8, DType::u8})
-      for (bool mixed : {false, true})
-        check({.m = m, .n = n, .k = k, .operand = operand, .terms = 0, .mixed = mixed});
-  for (bool mixed : {false, true})
-    check({.m = 40,
-           .n = 70,
-           .k = 130,
-           .operand = DType::i8,
-           .terms = 0,
-           .mixed = mixed,
-           .words = true});
+      for (bool mixed : {false, true}) check({.m = m, .n = n, .k = k, .operand = operand, .terms = 0, .mixed = mixed});
+  for (bool mixed : {false, true}) check({.m = 40, .n = 70, .k = 130, .operand = DType::i8, .terms = 0, .mixed = mixed, .words = true});
   for (auto [m, n, k] : {Sizes{40, 70, 130}, Sizes{20, 33, 1100}, Sizes{20, 33, 1024}})
-    check({.m = m, .n = n, .k = k, .batch = 2, .operand = DType::i8, .terms = 0, .symbolic = true},
-          1);
+    check({.m = m, .n = n, .k = k, .batch = 2, .operand = DType::i8, .terms = 0, .symbolic = true}, 1);
 }
 
 TEST_F(Tiles, rows_are_tiles_of_one_height) {
   if (!machine_.emulates()) GTEST_SKIP() << "tiles of its own";
-  const std::array<int64_t, 3> sizes[] = {{5, 1, 5},   {16, 1, 16}, {17, 2, 9},
-                                          {20, 2, 10}, {31, 2, 16}, {33, 3, 11},
-                                          {40, 3, 14}, {64, 4, 16}, {100, 7, 15}};
+  const std::array<int64_t, 3> sizes[] = {{5, 1, 5},   {16, 1, 16}, {17, 2, 9},  {20, 2, 10}, {31, 2, 16},
+                                          {33, 3, 11}, {40, 3, 14}, {64, 4, 16}, {100, 7, 15}};
   for (auto [m, tiles, rows] : sizes)
     for (int terms : {0, 2}) {
       SCOPED_TRACE(m);
       amx::state().products = amx::state().product_rows = 0;
-      check({.m = m,
-             .n = 70,
-             .k = 100,
-             .operand = terms ? DType::f32 : DType::u8,
-             .terms = terms,
-             .lhs_transposed = m == 20});
+      check({.m = m, .n = 70, .k = 100, .operand = terms ? DType::f32 : DType::u8, .terms = terms, .lhs_transposed = m == 20});
       const int64_t each = terms ? 3 * 4 * 6 : 2 * 6;  // products for 100 values of k, 70 columns
       EXPECT_EQ(amx::state().products, tiles * each);
       EXPECT_EQ(amx::state().product_rows, tiles * each * rows);
@@ -292,8 +231,7 @@ TEST_F(Tiles, rows_of_one_and_two_tiles) {
     for (int terms : {0, 1, 3}) {
       const DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
       const bool turned = m % 2;
-      check(
-          {.m = m, .n = 33, .k = 70, .operand = operand, .terms = terms, .lhs_transposed = turned});
+      check({.m = m, .n = 33, .k = 70, .operand = operand, .terms = terms, .lhs_transposed = turned});
     }
   for (int64_t m : {17, 50, 100}) {  // several blocks of k, parts
     check({.m = m, .n = 40, .k = 1100, .operand = DType::f32, .terms = 2});
@@ -312,8 +250,7 @@ TEST_F(Tiles, prefetches_change_nothing) {
 }
 
 TEST_F(Tiles, the_split_into_chunks_changes_nothing) {
-  for (int64_t chunk : {1, 3})
-    check({.m = 150, .n = 300, .k = 100, .operand = DType::f32, .terms = 2}, chunk);
+  for (int64_t chunk : {1, 3}) check({.m = 150, .n = 300, .k = 100, .operand = DType::f32, .terms = 2}, chunk);
 }
 
 // docs/products.md states these.
@@ -323,16 +260,12 @@ TEST(TileTargets, instructions_of_a_step) {
     DType operand;
     int terms, loads, products;
     const char* product;
-  } wanted[] = {{DType::bf16, 1, 4, 4, "tdpbf16ps"},
-                {DType::f32, 1, 4, 4, "tdpbf16ps"},
-                {DType::f32, 2, 8, 12, "tdpbf16ps"},
-                {DType::f32, 3, 14, 24, "tdpbf16ps"},
-                {DType::i8, 0, 8, 8, "tdpbssd"},
-                {DType::u8, 0, 8, 8, "tdpbuud"}};  // twice: a tail of k has its own copy
+  } wanted[] = {{DType::bf16, 1, 4, 4, "tdpbf16ps"}, {DType::f32, 1, 4, 4, "tdpbf16ps"},
+                {DType::f32, 2, 8, 12, "tdpbf16ps"}, {DType::f32, 3, 14, 24, "tdpbf16ps"},
+                {DType::i8, 0, 8, 8, "tdpbssd"},     {DType::u8, 0, 8, 8, "tdpbuud"}};  // twice: a tail of k has its own copy
   for (const auto& w : wanted) {
     SCOPED_TRACE(std::string(name_of(w.operand)) + " " + std::to_string(w.terms));
-    std::string text = cpu::dump_asm(
-        make_program({.m = 64, .n = 64, .k = 128, .operand = w.operand, .terms = w.terms}), target);
+    std::string text = cpu::dump_asm(make_program({.m = 64, .n = 64, .k = 128, .operand = w.operand, .terms = w.terms}), target);
     auto count = [&](const std::string& word) {
       int n = 0;
       for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) ++n;
@@ -356,9 +289,8 @@ TEST(TileTargets, prefetches_are_spread_over_the_products_of_a_step) {
     int64_t k;
     int products, lines;  // of a step
     bool in_place;
-  } wanted[] = {{DType::f32, 3, 640, 24, 192, false}, {DType::f32, 2, 640, 12, 128, false},
-                {DType::f32, 1, 640, 4, 32, false},   {DType::bf16, 1, 640, 4, 32, true},
-                {DType::bf16, 1, 650, 4, 32, false},  {DType::i8, 0, 640, 4, 32, false}};
+  } wanted[] = {{DType::f32, 3, 640, 24, 192, false}, {DType::f32, 2, 640, 12, 128, false}, {DType::f32, 1, 640, 4, 32, false},
+                {DType::bf16, 1, 640, 4, 32, true},   {DType::bf16, 1, 650, 4, 32, false},  {DType::i8, 0, 640, 4, 32, false}};
   for (const auto& w : wanted) {
     SCOPED_TRACE(std::string(name_of(w.operand)) + " " + std::to_string(w.terms));
     const Case c{.m = 64, .n = 64, .k = w.k, .operand = w.operand, .terms = w.terms};
@@ -372,8 +304,7 @@ TEST(TileTargets, prefetches_are_spread_over_the_products_of_a_step) {
         if (line.find("tdp") != std::string::npos) behind.push_back(0);
         if (line.find("%tmm") != std::string::npos) {
           std::string& name = tiles[on].emplace_back(line.substr(1, line.find('\t', 1)));
-          for (size_t t = 0; (t = line.find("%tmm", t)) != std::string::npos; ++t)
-            name += line.substr(t, 5);
+          for (size_t t = 0; (t = line.find("%tmm", t)) != std::string::npos; ++t) name += line.substr(t, 5);
         }
         const size_t at = line.find("prefetcht0");
         if (at == std::string::npos) continue;
@@ -409,8 +340,7 @@ TEST(TileTargets, units_leave_room_in_the_second_level) {
     const Case c{.m = 4096, .n = 4096, .k = 4096, .operand = operand, .terms = terms};
     auto plan = cpu::plan_tile_product(make_program(c), target);
     EXPECT_TRUE(plan && plan->blocked());
-    const int64_t bytes = (plan->block_groups + 2) * 16 * 2048 * terms +
-                          plan->block_groups * plan->block_panels * 4096;
+    const int64_t bytes = (plan->block_groups + 2) * 16 * 2048 * terms + plan->block_groups * plan->block_panels * 4096;
     EXPECT_LE(bytes, second_level / 8 * 7) << terms;
     return std::pair(plan->block_groups, plan->block_panels);
   };

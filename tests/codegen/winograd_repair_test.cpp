@@ -13,8 +13,7 @@ namespace {
 
 using namespace winograds;
 
-constexpr float inf = std::numeric_limits<float>::infinity(),
-                largest = std::numeric_limits<float>::max();
+constexpr float inf = std::numeric_limits<float>::infinity(), largest = std::numeric_limits<float>::max();
 
 // The same NaN and infinities, and numbers close by where those are not huge.
 void expect_alike(const std::vector<float>& got, const std::vector<float>& wanted) {
@@ -37,8 +36,7 @@ void expect_alike(const std::vector<float>& got, const std::vector<float>& wante
 struct Data {
   std::vector<float> image, weight;
   Data(const Convolution& c, const std::function<float(std::mt19937_64&)>& pixel)
-      : image(static_cast<size_t>(c.height * c.width * c.channels)),
-        weight(static_cast<size_t>(c.results * c.channels * 9)) {
+      : image(static_cast<size_t>(c.height * c.width * c.channels)), weight(static_cast<size_t>(c.results * c.channels * 9)) {
     std::mt19937_64 random(3);
     for (float& v : image) v = pixel(random);
     for (float& v : weight) v = normal(random) / 4;
@@ -69,8 +67,8 @@ TEST(WinogradRepair, WhatIsNotFiniteComesFromTheDirectSums) {
 TEST(WinogradRepair, InfinitiesTimesTapsOfZeroAreNaN) {
   Convolution c{1, 32, 10, 10, 32, 1, true};
   Runner winograd(c), direct(c, true);
-  for (unsigned zeros : {0x001U, 0x002U, 0x004U, 0x008U, 0x010U, 0x020U, 0x040U, 0x080U, 0x100U,
-                         0x1efU, 0x092U, 0x038U, 0x155U, 0x0aaU, 0x1ffU}) {
+  for (unsigned zeros :
+       {0x001U, 0x002U, 0x004U, 0x008U, 0x010U, 0x020U, 0x040U, 0x080U, 0x100U, 0x1efU, 0x092U, 0x038U, 0x155U, 0x0aaU, 0x1ffU}) {
     SCOPED_TRACE(fmt::format("zeros {:#x}", zeros));
     Data d(c, normal);
     for (size_t i = 0; i < d.weight.size(); ++i)
@@ -117,12 +115,10 @@ TEST(WinogradRepair, TapsComeBack) {
   std::mt19937_64 random(11);
   for (size_t o = 0; o < static_cast<size_t>(c.results); ++o)
     for (size_t t = 0; t < 9 * channels; ++t)
-      d.weight[o * 9 * channels + t] =
-          t / 9 + 1 < channels ? filter_tap(static_cast<int>(o) % filter_kinds, random) : 0;
+      d.weight[o * 9 * channels + t] = t / 9 + 1 < channels ? filter_tap(static_cast<int>(o) % filter_kinds, random) : 0;
   for (int64_t i = 0; i < c.height; ++i)
     for (int64_t j = 0; j < c.width; ++j)
-      d.image[static_cast<size_t>(i * c.width + j) * channels + channels - 1] =
-          i / 2 % 2 ? -largest : largest;
+      d.image[static_cast<size_t>(i * c.width + j) * channels + channels - 1] = i / 2 % 2 ? -largest : largest;
   int kept = 0, transformed = 0, lost = 0;
   for (size_t k = 0; k + 1 < channels; ++k) {
     std::vector<float> image = d.image;
@@ -135,9 +131,7 @@ TEST(WinogradRepair, TapsComeBack) {
       (sum < 0x1p126 ? transformed : kept) += 1;
       for (size_t t = 0; t < 9; ++t) {
         const size_t row = 5 - t / 3, column = 6 - t % 3;
-        const float tap = got[(row * static_cast<size_t>(c.out_width()) + column) *
-                                  static_cast<size_t>(c.results) +
-                              o];
+        const float tap = got[(row * static_cast<size_t>(c.out_width()) + column) * static_cast<size_t>(c.results) + o];
         SCOPED_TRACE(fmt::format("tap {} of {}, kind {}", t, filter[t], o % filter_kinds));
         EXPECT_LE(std::fabs(static_cast<double>(tap) - filter[t]), sum * 0x1p-21 + 0x1p-146);
         if (sum > 0x1.00001p126) {

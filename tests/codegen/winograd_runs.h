@@ -13,8 +13,7 @@
 
 namespace hologram::test::winograds {
 
-inline schedule::Plan plan_for(const Graph& g, cpu::Isa isa, bool reproducible = false,
-                               bool keeps_weight = true) {
+inline schedule::Plan plan_for(const Graph& g, cpu::Isa isa, bool reproducible = false, bool keeps_weight = true) {
   schedule::Options options;
   options.reproducible = reproducible;
   options.is_static = [keeps_weight](int i) { return keeps_weight && i == 1; };
@@ -31,16 +30,14 @@ inline const atlas::Program* winograd_of(const schedule::Plan& plan) {
 
 inline int weight_slot(const schedule::Plan& plan) {
   for (size_t i = 0; i < plan.slots.size(); ++i)
-    if (plan.slots[i].kind == schedule::SlotKind::input && plan.slots[i].index == 1)
-      return static_cast<int>(i);
+    if (plan.slots[i].kind == schedule::SlotKind::input && plan.slots[i].index == 1) return static_cast<int>(i);
   return -1;
 }
 
 /// Whether the product reads the weight itself beside its panels.
 inline bool product_reads_weight(const schedule::Plan& plan) {
   return std::ranges::any_of(plan.steps, [&](const schedule::Step& s) {
-    return &plan.programs[static_cast<size_t>(s.program)] == winograd_of(plan) &&
-           std::ranges::count(s.buffers, weight_slot(plan)) > 0;
+    return &plan.programs[static_cast<size_t>(s.program)] == winograd_of(plan) && std::ranges::count(s.buffers, weight_slot(plan)) > 0;
   });
 }
 
@@ -51,22 +48,17 @@ class Runner {
   explicit Runner(const Convolution& c, bool reproducible = false) : c_(c) {
     Graph g;
     Value y = convolve(g, c);
-    g.outputs.push_back(
-        {y,
-         {c.out_height() * c.out_width() * c.results, 1, c.out_width() * c.results, c.results},
-         -1});
+    g.outputs.push_back({y, {c.out_height() * c.out_width() * c.results, 1, c.out_width() * c.results, c.results}, -1});
     cpu::Isa isa = runnable_isas().back();
     plan_ = plan_for(g, isa, reproducible);
     EXPECT_EQ(winograd_of(plan_) != nullptr, !reproducible);
     EXPECT_FALSE(product_reads_weight(plan_));
-    for (const atlas::Program& p : plan_.programs)
-      kernels_.push_back(std::make_unique<Compiled>(p, cpu::generic_target(isa)));
+    for (const atlas::Program& p : plan_.programs) kernels_.push_back(std::make_unique<Compiled>(p, cpu::generic_target(isa)));
   }
 
   std::vector<float> run(const std::vector<float>& image, const std::vector<float>& weight) {
     std::vector<std::unique_ptr<Memory>> memory;
-    for (const schedule::Slot& s : plan_.slots)
-      memory.push_back(std::make_unique<Memory>(static_cast<size_t>(s.bytes.constant_value())));
+    for (const schedule::Slot& s : plan_.slots) memory.push_back(std::make_unique<Memory>(static_cast<size_t>(s.bytes.constant_value())));
     for (size_t i = 0; i < plan_.slots.size(); ++i)
       if (plan_.slots[i].kind == schedule::SlotKind::input) {
         const auto& from = plan_.slots[i].index == 0 ? image : weight;

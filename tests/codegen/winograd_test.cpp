@@ -46,12 +46,9 @@ TEST_P(Winograd, TextAndBytesKeepTheProgram) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Winograd,
-                         testing::Values(Convolution{1, 32, 8, 8, 32, 1},
-                                         Convolution{1, 48, 14, 14, 40, 1, true},
-                                         Convolution{2, 33, 9, 8, 35, 1},
-                                         Convolution{3, 20, 7, 11, 70, 0, true},
-                                         Convolution{1, 400, 6, 6, 17, 1, true},
-                                         Convolution{2, 24, 12, 13, 24, 2, false, true}));
+                         testing::Values(Convolution{1, 32, 8, 8, 32, 1}, Convolution{1, 48, 14, 14, 40, 1, true},
+                                         Convolution{2, 33, 9, 8, 35, 1}, Convolution{3, 20, 7, 11, 70, 0, true},
+                                         Convolution{1, 400, 6, 6, 17, 1, true}, Convolution{2, 24, 12, 13, 24, 2, false, true}));
 
 TEST(WinogradChoice, OnlyWhereItPaysAndNeverWhereAChainIsPromised) {
   auto chosen = [](const Convolution& c, bool reproducible = false) {
@@ -107,8 +104,7 @@ struct Sum {
   double tile = 0;          ///< of the largest |x| of the result's tile times |w|
 };
 
-Sum exact(const Convolution& c, const std::vector<float>& x, const std::vector<float>& w, int64_t b,
-          int64_t i, int64_t j, int64_t o) {
+Sum exact(const Convolution& c, const std::vector<float>& x, const std::vector<float>& w, int64_t b, int64_t i, int64_t j, int64_t o) {
   long double value = 0, magnitude = 0;
   for (int64_t u = 0; u < 3; ++u)
     for (int64_t v = 0; v < 3; ++v) {
@@ -131,9 +127,7 @@ Sum exact(const Convolution& c, const std::vector<float>& x, const std::vector<f
       auto a = static_cast<size_t>(((b * c.height + row) * c.width + column) * c.channels + k);
       largest = std::max(largest, std::fabs(static_cast<double>(x[a])));
     }
-    for (int64_t t = 0; t < 9; ++t)
-      weights +=
-          std::fabs(static_cast<double>(w[static_cast<size_t>((o * c.channels + k) * 9 + t)]));
+    for (int64_t t = 0; t < 9; ++t) weights += std::fabs(static_cast<double>(w[static_cast<size_t>((o * c.channels + k) * 9 + t)]));
     out.tile += largest * weights;
   }
   return out;
@@ -165,10 +159,8 @@ TEST(WinogradError, StaysBelowAChainsBound) {
     bool even = true;
   };
   auto wide = [](int spread) {
-    return [spread](std::mt19937_64& r) {
-      return std::ldexp(normal(r),
-                        static_cast<int>(r() % static_cast<uint64_t>(spread)) - spread / 2);
-    };
+    return
+        [spread](std::mt19937_64& r) { return std::ldexp(normal(r), static_cast<int>(r() % static_cast<uint64_t>(spread)) - spread / 2); };
   };
   auto positive = [](std::mt19937_64& r) { return std::fabs(normal(r)); };
   std::vector<Kind> kinds{
@@ -182,21 +174,16 @@ TEST(WinogradError, StaysBelowAChainsBound) {
       {"wide pixels", wide(40), normal, false},
       {"wide weights", normal, wide(40), false},
       {"both wide", wide(40), wide(40), false},
-      {"cancelling", [](auto& r) { return (r() % 2 ? 1e4F : -1e4F) + normal(r); },
-       [](auto& r) { return 1 + normal(r) / 1024; }},
-      {"large", [](auto& r) { return std::ldexp(normal(r), 50); },
-       [](auto& r) { return std::ldexp(normal(r), 50); }},
-      {"small", [](auto& r) { return std::ldexp(normal(r), -55); },
-       [](auto& r) { return std::ldexp(normal(r), -50); }},
+      {"cancelling", [](auto& r) { return (r() % 2 ? 1e4F : -1e4F) + normal(r); }, [](auto& r) { return 1 + normal(r) / 1024; }},
+      {"large", [](auto& r) { return std::ldexp(normal(r), 50); }, [](auto& r) { return std::ldexp(normal(r), 50); }},
+      {"small", [](auto& r) { return std::ldexp(normal(r), -55); }, [](auto& r) { return std::ldexp(normal(r), -50); }},
   };
   for (const Convolution& c :
-       {Convolution{1, 32, 9, 10, 32, 1, true}, Convolution{1, 160, 6, 6, 32, 1, true},
-        Convolution{1, 512, 4, 4, 32, 1, true}}) {
+       {Convolution{1, 32, 9, 10, 32, 1, true}, Convolution{1, 160, 6, 6, 32, 1, true}, Convolution{1, 512, 4, 4, 32, 1, true}}) {
     Runner runner(c);
     for (const Kind& kind : kinds) {
       std::mt19937_64 random(7);
-      std::vector<float> x(static_cast<size_t>(c.height * c.width * c.channels)),
-          w(static_cast<size_t>(c.results * c.channels * 9));
+      std::vector<float> x(static_cast<size_t>(c.height * c.width * c.channels)), w(static_cast<size_t>(c.results * c.channels * 9));
       for (float& v : x) v = kind.pixel(random);
       for (float& v : w) v = kind.weight(random);
       std::vector<float> y = runner.run(x, w);
@@ -208,8 +195,7 @@ TEST(WinogradError, StaysBelowAChainsBound) {
         if (error > 0) worst = std::max(worst, error / bound);
       });
       EXPECT_LE(worst, 0.5) << kind.name << ", " << c;
-      RecordProperty(fmt::format("{}, {} channels", kind.name, c.channels),
-                     fmt::format("{:.3f}", worst));
+      RecordProperty(fmt::format("{}, {} channels", kind.name, c.channels), fmt::format("{:.3f}", worst));
     }
   }
 }

@@ -20,9 +20,8 @@ struct Convolution {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Convolution& c) {
-  return out << c.batch << 'x' << c.channels << 'x' << c.height << 'x' << c.width << " to "
-             << c.results << " padding " << c.padding << (c.channels_last ? " channels last" : "")
-             << (c.symbolic_batch ? " any batch" : "");
+  return out << c.batch << 'x' << c.channels << 'x' << c.height << 'x' << c.width << " to " << c.results << " padding " << c.padding
+             << (c.channels_last ? " channels last" : "") << (c.symbolic_batch ? " any batch" : "");
 }
 
 // The convolution [n, o, h, w] of parameters 0 (image) and 1 (weight), as the PyTorch front end
@@ -31,8 +30,7 @@ inline Value convolve(Graph& g, const Convolution& c) {
   Expr batch = c.symbolic_batch ? Expr::symbol(0) : Expr(c.batch);
   Shape image{batch, c.channels, c.height, c.width};
   Shape strides = contiguous_strides(image);
-  if (c.channels_last)
-    strides = {c.height * c.width * c.channels, 1, c.width * c.channels, c.channels};
+  if (c.channels_last) strides = {c.height * c.width * c.channels, 1, c.width * c.channels, c.channels};
   Value x = g.parameter(0, DType::f32, image, strides);
   Shape weight{c.results, c.channels, 3, 3};
   Value w = g.parameter(1, DType::f32, weight, contiguous_strides(weight));
@@ -40,10 +38,8 @@ inline Value convolve(Graph& g, const Convolution& c) {
   x = g.permute(x, {0, 2, 3, 1});
   if (c.padding) x = g.pad(x, {0, c.padding, c.padding, 0}, {batch, h, wide, c.channels}, 0);
   x = g.make(Op::window, {x}, {.ints = {1, 1, 1}}, {}, Shape{batch, h - 2, wide, c.channels, 3});
-  x = g.make(Op::window, {x}, {.ints = {2, 1, 1}}, {},
-             Shape{batch, h - 2, wide - 2, c.channels, 3, 3});
-  x = g.reshape(g.permute(x, {0, 1, 2, 4, 5, 3}),
-                {batch * Expr((h - 2) * (wide - 2)), 9 * c.channels});
+  x = g.make(Op::window, {x}, {.ints = {2, 1, 1}}, {}, Shape{batch, h - 2, wide - 2, c.channels, 3, 3});
+  x = g.reshape(g.permute(x, {0, 1, 2, 4, 5, 3}), {batch * Expr((h - 2) * (wide - 2)), 9 * c.channels});
   w = g.reshape(g.permute(w, {2, 3, 1, 0}), {9 * c.channels, c.results});
   Value y = g.make(Op::dot_general, {x, w}, {.ints = {0}});
   return g.permute(g.reshape(y, {batch, h - 2, wide - 2, c.results}), {0, 3, 1, 2});

@@ -32,14 +32,12 @@ Buffers ordinary_data(const grads::Case& c, const atlas::Program& p) {
     const auto size = static_cast<size_t>(size_of(b.dtype));
     out.emplace_back(static_cast<size_t>(count) * size);
     for (int64_t i = 0; i < count; ++i) {
-      const uint64_t bits =
-          b.dtype == DType::b8 ? random() % 4 != 0 : ir::bits_of(b.dtype, normal(random));
+      const uint64_t bits = b.dtype == DType::b8 ? random() % 4 != 0 : ir::bits_of(b.dtype, normal(random));
       std::memcpy(out.back().data() + static_cast<size_t>(i) * size, &bits, size);
     }
   }
   const float lowest = -INFINITY;  // the second row sees no key
-  if (c.queries > 1)
-    std::memcpy(out[grads::lse_buffer].data() + sizeof lowest, &lowest, sizeof lowest);
+  if (c.queries > 1) std::memcpy(out[grads::lse_buffer].data() + sizeof lowest, &lowest, sizeof lowest);
   return out;
 }
 
@@ -48,9 +46,8 @@ void check_gradients(const grads::Case& c) {
   atlas::Program p = make_program(c);
   atlas::expand_math(p);
   const Buffers data = ordinary_data(c, p);
-  const auto wanted = grads::gradients(c, [&](int buffer, DType t, int64_t i) {
-    return value_at(t, data[static_cast<size_t>(buffer)], i);
-  });
+  const auto wanted =
+      grads::gradients(c, [&](int buffer, DType t, int64_t i) { return value_at(t, data[static_cast<size_t>(buffer)], i); });
   const double bound = c.dtype == DType::bf16 ? 1.01 / 128 : 1.02 / 1024;
   const bool has[] = {c.dq, c.dk, c.dv};
   for (const std::string& backend : tried_backends()) {
@@ -85,8 +82,7 @@ TEST(AttentionGradHalves, Sizes) {
 }
 
 TEST(AttentionGradHalves, MasksMembersAndLayouts) {
-  for (grads::Score score :
-       {grads::Score::bias, grads::Score::keep, grads::Score::window, grads::Score::cap})
+  for (grads::Score score : {grads::Score::bias, grads::Score::keep, grads::Score::window, grads::Score::cap})
     check_gradients({1, 1, 100, 90, 16, 16, false, score, DType::bf16});
   check_gradients({1, 3, 70, 90, 32, 16, true, grads::Score::plain, DType::bf16});
   check_gradients({2, 2, 40, 50, 32, 32, false, grads::Score::plain, DType::bf16, false, true});
@@ -95,8 +91,7 @@ TEST(AttentionGradHalves, MasksMembersAndLayouts) {
 
 TEST(AttentionGradHalves, SomeOfThem) {
   for (bool queries : {false, true})
-    check_gradients({1, 2, 70, 40, 16, 16, false, grads::Score::plain, DType::bf16, false, false,
-                     queries, !queries, false});
+    check_gradients({1, 2, 70, 40, 16, 16, false, grads::Score::plain, DType::bf16, false, false, queries, !queries, false});
 }
 
 }  // namespace

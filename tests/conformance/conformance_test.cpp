@@ -52,9 +52,7 @@ const std::vector<Case>& corpus() {
   static const auto* const all = [] {
     auto* cases = new std::vector<Case>;
     std::vector<std::filesystem::path> files;
-    for (const auto& f :
-         std::filesystem::directory_iterator(source_file("tests/conformance/corpus")))
-      files.push_back(f.path());
+    for (const auto& f : std::filesystem::directory_iterator(source_file("tests/conformance/corpus"))) files.push_back(f.path());
     std::sort(files.begin(), files.end());
     for (const auto& f : files) cases->push_back(read(f));
     const std::vector<std::vector<int64_t>> lengths{{0}, {1}, {7}, {64}, {1000}};
@@ -68,8 +66,7 @@ const std::vector<Case>& corpus() {
       cases->push_back({"largest_" + type, row_reduction(Op::reduce_max, t), matrices});
     }
     for (Op op : {Op::exp, Op::log, Op::tanh, Op::erf, Op::sin, Op::sqrt})
-      cases->push_back({"f32_" + std::string(ir::name_of(op)),
-                        elementwise(op, DType::f32, 1, DType::f32), lengths});
+      cases->push_back({"f32_" + std::string(ir::name_of(op)), elementwise(op, DType::f32, 1, DType::f32), lengths});
     const std::vector<std::vector<int64_t>> orders{{3, 5, 5}, {0, 4, 4}, {2, 9, 1}, {4, 300, 20}};
     cases->push_back({"order", row_order(DType::f32, false), orders});
     cases->push_back({"order_descending", row_order(DType::i64, true), orders});
@@ -108,14 +105,12 @@ TEST_P(ConformanceCorpus, LeavesTheInterpretersBits) {
     SCOPED_TRACE(c.name + " " + testing::PrintToString(symbols));
     const Buffers data = data_of(c, symbols, promise.specials);
     std::string expected_error, error;
-    const Buffers expected =
-        run_on(*runtime_of("interp"), c.program, symbols, data, expected_error);
+    const Buffers expected = run_on(*runtime_of("interp"), c.program, symbols, data, expected_error);
     const Buffers got = run_on(*runtime_of(backend), c.program, symbols, data, error);
     EXPECT_EQ(error, expected_error);
     for (size_t k = 0; k < got.size(); ++k)
-      expect_elements(types[k], reinterpret_cast<const char*>(got[k].data()),
-                      reinterpret_cast<const char*>(expected[k].data()), got[k].size(),
-                      promise.tolerance, k);
+      expect_elements(types[k], reinterpret_cast<const char*>(got[k].data()), reinterpret_cast<const char*>(expected[k].data()),
+                      got[k].size(), promise.tolerance, k);
   }
 }
 
@@ -130,29 +125,23 @@ std::string test_name(const testing::TestParamInfo<OnBackend>& i) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ConformanceCorpus,
-                         testing::Combine(testing::ValuesIn(corpus_backends()),
-                                          testing::ValuesIn(corpus_numbers())),
-                         test_name);
+                         testing::Combine(testing::ValuesIn(corpus_backends()), testing::ValuesIn(corpus_numbers())), test_name);
 
 class Conformance : public testing::TestWithParam<std::string> {};
 
 // Products of terms, of bfloat16 and of bytes as a machine with tiles has them, with its bits.
 std::vector<tile_products::Case> tile_cases() {
   std::vector<tile_products::Case> all;
-  const std::array<int64_t, 3> sizes[] = {
-      {1, 40, 33}, {17, 31, 65}, {28, 70, 130}, {40, 33, 600}, {65, 100, 96}};
+  const std::array<int64_t, 3> sizes[] = {{1, 40, 33}, {17, 31, 65}, {28, 70, 130}, {40, 33, 600}, {65, 100, 96}};
   for (auto [m, n, k] : sizes) {
-    for (int terms : {1, 2, 3})
-      all.push_back({.m = m, .n = n, .k = k, .operand = DType::f32, .terms = terms});
+    for (int terms : {1, 2, 3}) all.push_back({.m = m, .n = n, .k = k, .operand = DType::f32, .terms = terms});
     all.push_back({.m = m, .n = n, .k = k});
     for (DType operand : {DType::i8, DType::u8})
-      for (bool mixed : {false, true})
-        all.push_back({.m = m, .n = n, .k = k, .operand = operand, .terms = 0, .mixed = mixed});
+      for (bool mixed : {false, true}) all.push_back({.m = m, .n = n, .k = k, .operand = operand, .terms = 0, .mixed = mixed});
   }
   for (int terms : {0, 1, 3}) {
     const DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
-    tile_products::Case c{
-        .m = 20, .n = 96, .k = 72, .batch = 2, .operand = operand, .terms = terms};
+    tile_products::Case c{.m = 20, .n = 96, .k = 72, .batch = 2, .operand = operand, .terms = terms};
     all.push_back(c);
     all.back().lhs_transposed = true;
     all.push_back(c);
@@ -189,8 +178,7 @@ TEST_P(Conformance, ProductsOfTilesLeaveTheInterpretersBits) {
     const Buffers got = run_on(*runtime_of(GetParam()), program, symbols, data, error);
     EXPECT_EQ(error, expected_error);
     expect_elements(program.buffers.back().dtype, reinterpret_cast<const char*>(got.back().data()),
-                    reinterpret_cast<const char*>(expected.back().data()), got.back().size(), 0,
-                    got.size() - 1);
+                    reinterpret_cast<const char*>(expected.back().data()), got.back().size(), 0, got.size() - 1);
   }
 }
 
@@ -199,27 +187,22 @@ TEST(ConformancePrograms, HaveEveryKindOfBlockAndEmptySizes) {
   int empty = 0;
   for (const Case& c : corpus()) {
     ++kinds[c.program.kind()];
-    for (const auto& symbols : c.symbols)
-      empty += std::count(symbols.begin(), symbols.end(), 0) > 0;
+    for (const auto& symbols : c.symbols) empty += std::count(symbols.begin(), symbols.end(), 0) > 0;
   }
   EXPECT_EQ(kinds.size(), 5u);
   EXPECT_GT(empty, 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(tried_backends()),
-                         [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(tried_backends()), [](const auto& i) { return i.param; });
 
 // Chains over keys, 128 at a time: so are the CPU's where lanes run along queries.
 TEST(Conformance, BitsOfAttentionAreTheSameOnTheDevice) {
   const auto all = registered_backends();
-  auto has = [&](std::string_view name) {
-    return std::ranges::any_of(all, [&](const auto& b) { return b.name == name; });
-  };
+  auto has = [&](std::string_view name) { return std::ranges::any_of(all, [&](const auto& b) { return b.name == name; }); };
   if (!has("cpu") || !has("cuda")) GTEST_SKIP() << "one of the backends is not built";
   using attentions::Score;
   for (const attentions::Case& c :
-       {attentions::Case{1, 2, 2, 20, 300, 24, 40, true},
-        attentions::Case{1, 2, 1, 70, 140, 64, 64, false, Score::full_bias}}) {
+       {attentions::Case{1, 2, 2, 20, 300, 24, 40, true}, attentions::Case{1, 2, 1, 70, 140, 64, 64, false, Score::full_bias}}) {
     const atlas::Program p = attentions::attention(c, {.log_sums = true, .reproducible = true});
     std::mt19937_64 random(11);
     Buffers data;
@@ -229,8 +212,7 @@ TEST(Conformance, BitsOfAttentionAreTheSameOnTheDevice) {
       fill(reinterpret_cast<char*>(data.back().data()), b.dtype, count, random, 0);
     }
     std::string error;
-    EXPECT_EQ(run_on(*runtime_of("cuda"), p, {}, data, error),
-              run_on(*runtime_of("cpu"), p, {}, data, error));
+    EXPECT_EQ(run_on(*runtime_of("cuda"), p, {}, data, error), run_on(*runtime_of("cpu"), p, {}, data, error));
     EXPECT_EQ(error, "");
   }
 }

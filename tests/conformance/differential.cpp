@@ -35,17 +35,15 @@ Trial trial_of(const atlas::Program& p, const Inputs& inputs, int specials) {
   return t;
 }
 
-void try_on(std::string_view backend, const atlas::Program& p, const Inputs& inputs, const Trial& t,
-            double tolerance) {
+void try_on(std::string_view backend, const atlas::Program& p, const Inputs& inputs, const Trial& t, double tolerance) {
   SCOPED_TRACE(backend);
   std::string error;
   const Buffers got = run_on(*runtime_of(backend), p, inputs.symbols, t.fresh, error);
   EXPECT_EQ(error, t.error);
   for (size_t n = 0; n < got.size(); ++n)
-    if (!expect_elements(
-            p.buffers[t.numbers[n]].dtype, reinterpret_cast<const char*>(got[n].data()),
-            reinterpret_cast<const char*>(t.wanted[n].data()), got[n].size(),
-            std::max(inputs.tolerance, tolerance), t.numbers[n], inputs.nan_for_infinity))
+    if (!expect_elements(p.buffers[t.numbers[n]].dtype, reinterpret_cast<const char*>(got[n].data()),
+                         reinterpret_cast<const char*>(t.wanted[n].data()), got[n].size(), std::max(inputs.tolerance, tolerance),
+                         t.numbers[n], inputs.nan_for_infinity))
       return;
 }
 
@@ -66,8 +64,7 @@ void expect_same(const atlas::Program& p, const Inputs& inputs) {
   for (std::string_view backend : backends()) {
     const Promise promise = promise_on(backend, p, inputs.specials);
     auto at = trials.find(promise.specials);
-    if (at == trials.end())
-      at = trials.emplace(promise.specials, trial_of(p, inputs, promise.specials)).first;
+    if (at == trials.end()) at = trials.emplace(promise.specials, trial_of(p, inputs, promise.specials)).first;
     try_on(backend, p, inputs, at->second, promise.tolerance);
   }
 }

@@ -46,8 +46,7 @@ TEST_P(Functions, OfSpecialValuesAndOthers) {
       const auto size = static_cast<size_t>(size_of(type));
       for (int64_t e = 0; e < chosen; ++e) {
         const int64_t at = buffer == 0 ? e : e + e / values * 7 + 3;
-        std::memcpy(to + static_cast<size_t>(e) * size, &special[static_cast<size_t>(at % values)],
-                    size);
+        std::memcpy(to + static_cast<size_t>(e) * size, &special[static_cast<size_t>(at % values)], size);
       }
     };
     expect_same(program_of(op, type, n), inputs);

@@ -45,23 +45,20 @@ void run_graph(const RandomGraph& r, runtime::Executable& e) {
   std::vector<std::vector<char>> memory(static_cast<size_t>(r.graph.num_parameters));
   std::vector<void*> addresses;
   for (size_t p = 0; p < memory.size(); ++p) {
-    if (const auto at = r.parameters.find(static_cast<int>(p)); at != r.parameters.end())
-      memory[p] = bytes_of(at->second);
+    if (const auto at = r.parameters.find(static_cast<int>(p)); at != r.parameters.end()) memory[p] = bytes_of(at->second);
     memory[p].resize(memory[p].size() + 1);  // none is empty
     addresses.push_back(memory[p].data());
   }
   Results results(r.graph.outputs.size());
   auto frame = e.lease();
-  const runtime::Outcome outcome =
-      e.run({addresses.data(), r.symbols.data()}, results, nullptr, *frame);
+  const runtime::Outcome outcome = e.run({addresses.data(), r.symbols.data()}, results, nullptr, *frame);
   e.give_back(std::move(frame));
   ASSERT_EQ(outcome.status, 0);
   for (size_t i = 0; i < r.expected.size(); ++i) {
     const int parameter = r.graph.outputs[i].parameter;
     const auto& bytes = parameter < 0 ? results.data[i] : memory[static_cast<size_t>(parameter)];
     const Tensor got = read_back(r.expected[i], bytes);
-    ASSERT_TRUE(same(got, r.expected[i]))
-        << "output " << i << " is " << text(got) << ", expected " << text(r.expected[i]);
+    ASSERT_TRUE(same(got, r.expected[i])) << "output " << i << " is " << text(got) << ", expected " << text(r.expected[i]);
   }
 }
 
@@ -73,8 +70,7 @@ TEST_P(Graphs, HaveTheirValues) {
     const char* given = std::getenv(name);
     return given ? std::strtoull(given, nullptr, 10) : otherwise;
   };
-  const uint64_t n = number("HOLOGRAM_FUZZ_GRAPHS", 25),
-                 first = number("HOLOGRAM_FUZZ_FIRST", 5001);
+  const uint64_t n = number("HOLOGRAM_FUZZ_GRAPHS", 25), first = number("HOLOGRAM_FUZZ_FIRST", 5001);
   uint64_t ran = 0;
   for (uint64_t seed = first; seed < first + n; ++seed) {
     const RandomGraph r(seed, 16, {.exact = true, .mutations = true});
@@ -93,8 +89,7 @@ TEST_P(Graphs, HaveTheirValues) {
   EXPECT_GT(ran, n / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Graphs, testing::ValuesIn(tried_backends()),
-                         [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, Graphs, testing::ValuesIn(tried_backends()), [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace hologram::test

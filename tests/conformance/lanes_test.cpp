@@ -45,8 +45,8 @@ struct Outcome {
   std::string fault;
 };
 
-Outcome run(const Backend& backend, const LaneProgram& p, const LaneLaunch& launch,
-            std::vector<std::vector<uint64_t>> buffers, bool boundary) {
+Outcome run(const Backend& backend, const LaneProgram& p, const LaneLaunch& launch, std::vector<std::vector<uint64_t>> buffers,
+            bool boundary) {
   Outcome out{std::move(buffers), {}, {}, {}};
   if (boundary) out.boundary.resize(static_cast<size_t>(boundary_bytes));
   LaneMemory memory;
@@ -62,29 +62,24 @@ Outcome run(const Backend& backend, const LaneProgram& p, const LaneLaunch& laun
 }
 
 bool same(DType type, uint64_t x, uint64_t y) {
-  if (is_float(type) && std::isnan(ir::as_double(type, x)))
-    return std::isnan(ir::as_double(type, y));
+  if (is_float(type) && std::isnan(ir::as_double(type, x))) return std::isnan(ir::as_double(type, y));
   return x == y;
 }
 
 // Element j of buffer 1 is of type types[j % their number].
-void expect_equal(const Outcome& a, const Outcome& b, std::span<const DType> types,
-                  const std::string& text) {
+void expect_equal(const Outcome& a, const Outcome& b, std::span<const DType> types, const std::string& text) {
   EXPECT_EQ(a.fault, b.fault) << text;
   for (size_t k = 0; k < a.buffers.size(); ++k)
     for (size_t j = 0; j < a.buffers[k].size(); ++j)
-      ASSERT_TRUE(
-          same(k == 0 ? types[j % types.size()] : DType::host, a.buffers[k][j], b.buffers[k][j]))
-          << "word " << j << " of buffer " << k + 1 << ": " << a.buffers[k][j] << " and "
-          << b.buffers[k][j] << "\n"
+      ASSERT_TRUE(same(k == 0 ? types[j % types.size()] : DType::host, a.buffers[k][j], b.buffers[k][j]))
+          << "word " << j << " of buffer " << k + 1 << ": " << a.buffers[k][j] << " and " << b.buffers[k][j] << "\n"
           << text;
   EXPECT_TRUE(a.boundary == b.boundary) << text;
   EXPECT_EQ(a.resonance, b.resonance) << text;
 }
 
 // What the interpreter leaves; expects the same of the others.
-Outcome tried(const LaneProgram& p, const LaneLaunch& launch,
-              const std::vector<std::vector<uint64_t>>& buffers, bool boundary,
+Outcome tried(const LaneProgram& p, const LaneLaunch& launch, const std::vector<std::vector<uint64_t>>& buffers, bool boundary,
               std::span<const DType> types, const std::string& text) {
   Outcome a = run(interp_backend(), p, launch, buffers, boundary);
   for (const Backend* other : others()) {
@@ -95,23 +90,18 @@ Outcome tried(const LaneProgram& p, const LaneLaunch& launch,
 }
 
 // Runs on all; buffer 1 holds values of `type`, or bits where there is none. Returns the fault.
-std::string expect_same(const std::string& text, const LaneLaunch& launch,
-                        std::vector<std::vector<uint64_t>> buffers, bool boundary = false,
-                        DType type = DType::host) {
+std::string expect_same(const std::string& text, const LaneLaunch& launch, std::vector<std::vector<uint64_t>> buffers,
+                        bool boundary = false, DType type = DType::host) {
   return tried(lane(text), launch, buffers, boundary, std::array{type}, text).fault;
 }
 
-std::string expect_same(const std::string& text, size_t words = 16) {
-  return expect_same(text, {}, {std::vector<uint64_t>(words)});
-}
+std::string expect_same(const std::string& text, size_t words = 16) { return expect_same(text, {}, {std::vector<uint64_t>(words)}); }
 
 std::vector<uint64_t> boundary_values(DType t) {
   if (is_float(t)) {
     std::vector<uint64_t> v;
     double inf = std::numeric_limits<double>::infinity();
-    for (double x :
-         {0.0, -0.0, 1.0, -2.5, 0.3, inf, -inf, double(NAN), 1e-40, 65504.0, -3e38, 1e19})
-      v.push_back(ir::bits_of(t, x));
+    for (double x : {0.0, -0.0, 1.0, -2.5, 0.3, inf, -inf, double(NAN), 1e-40, 65504.0, -3e38, 1e19}) v.push_back(ir::bits_of(t, x));
     return v;
   }
   uint64_t mask = ~uint64_t{0} >> (64 - 8 * size_of(t)), top = (mask >> 1) + 1;
@@ -176,16 +166,14 @@ TEST(Lanes, Functions) {
     DType type = *dtype_from_name(t);
     check_values(fmt::format("fma.{} r0, r1, r2, r3", t), type, type);
     check_values(fmt::format("div.{} r0, r1, r2", t), type, type);
-    for (const char* f :
-         {"exp", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "sigmoid"})
+    for (const char* f : {"exp", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "sigmoid"})
       check_values(fmt::format("{}.{} r0, r1", f, t), type, type);
   }
 }
 
 TEST(Lanes, ConversionsBetweenAnyTypes) {
   for (DType to : all12)
-    for (DType from : all12)
-      check_values(fmt::format("cvt.{}.{} r0, r1", name_of(to), name_of(from)), from, to);
+    for (DType from : all12) check_values(fmt::format("cvt.{}.{} r0, r1", name_of(to), name_of(from)), from, to);
 }
 
 TEST(Lanes, Comparisons) {
@@ -197,8 +185,7 @@ TEST(Lanes, Comparisons) {
       } catch (const LaneError&) {
         continue;
       }
-      check_values(text + "\nmov_imm.u8 r10, 1\nmov_imm.u8 r11, 0\nsel.u8 r0, p1, r10, r11", t,
-                   DType::u8);
+      check_values(text + "\nmov_imm.u8 r10, 1\nmov_imm.u8 r11, 0\nsel.u8 r0, p1, r10, r11", t, DType::u8);
     }
 }
 
@@ -213,10 +200,10 @@ TEST(Lanes, IntegerDivision) {
                                         t, x, y)),
                 "");
     }
-    std::string fault = expect_same(fmt::format(
-        "mov_imm.{0} r1, 5\nstg.{0} [buf1 + 8], r1\nmov_imm.{0} r2, 0\ndiv.{0} r0, r1, r2\n"
-        "stg.{0} [buf1 + 0], r1\n",
-        t));
+    std::string fault =
+        expect_same(fmt::format("mov_imm.{0} r1, 5\nstg.{0} [buf1 + 8], r1\nmov_imm.{0} r2, 0\ndiv.{0} r0, r1, r2\n"
+                                "stg.{0} [buf1 + 0], r1\n",
+                                t));
     EXPECT_EQ(fault, fmt::format("DivisionByZero: instruction 3 (div.{} r0, r1, r2)", t));
   }
 }
@@ -233,25 +220,21 @@ TEST(Lanes, Faults) {
   begins("mov_imm.u64 r1, 1\nldg.u8 r0, [r1 - 4]\n", "BufferOutOfBounds");
   begins("lds.u8 r0, [buf0 + 0]\n", "BufferOutOfBounds");
   begins("mov_imm.u8 r1, 96\nmirror r0, r1\n", "InvalidClassIndex");
-  begins("mov_imm.u8 r1, 5\nmov_imm.u8 r2, 48\nbound.map r0, r1, r2, r1\n",
-         "InvalidBoundaryCoordinates");
+  begins("mov_imm.u8 r1, 5\nmov_imm.u8 r2, 48\nbound.map r0, r1, r2, r1\n", "InvalidBoundaryCoordinates");
   begins("mov_imm.u64 r1, 7\npool.free r1\n", "InvalidPoolHandle");
   begins("pool.alloc r1, 8\nmov_imm.u64 r2, 1\npool.load.u64 r3, r1, r2\n", "PoolOutOfBounds");
   begins("pool.alloc r1, 9223372036854775808\n", "OutOfMemory");
   begins("again:\ncall @again\n", "CallStackOverflow");
   begins("bra @end\nmov_imm.i32 r1, 1\nend:\nret\n", "CallStackUnderflow");
-  begins("seteq.u32 p0, r252, r252\nmov_imm.i32 r1, 1\nsel.i32 r0, p0, r2, r1\n",
-         "UninitializedRegister");
+  begins("seteq.u32 p0, r252, r252\nmov_imm.i32 r1, 1\nsel.i32 r0, p0, r2, r1\n", "UninitializedRegister");
   begins("seteq.u32 p0, r252, r252\nmov_imm.i32 r1, 1\nsel.i32 r0, p0, r1, r2\n", "");
-  begins("seteq.u32 p0, r252, r252\nmov_imm.i32 r1, 1\nmov_imm.u8 r2, 1\nsel.i32 r0, p0, r2, r1\n",
-         "TypeMismatch");
+  begins("seteq.u32 p0, r252, r252\nmov_imm.i32 r1, 1\nmov_imm.u8 r2, 1\nsel.i32 r0, p0, r2, r1\n", "TypeMismatch");
 }
 
 TEST(Lanes, ReportUnsoundProgramsBeforeTheyRun) {
   std::vector<const Backend*> all = others();
   all.push_back(&interp_backend());
-  for (const Backend* b : all)
-    EXPECT_THROW(b->compile_lanes(lane("add.i32 r0, r1, r2\n")), LaneError) << b->name();
+  for (const Backend* b : all) EXPECT_THROW(b->compile_lanes(lane("add.i32 r0, r1, r2\n")), LaneError) << b->name();
 }
 
 TEST(Lanes, LoopsAndCalls) {
@@ -324,8 +307,7 @@ TEST(Lanes, ClassesPhasesAndPools) {
 
 TEST(Lanes, RunTheExamplesOfTheFuzzers) {
   int count = 0;
-  for (const auto& file :
-       std::filesystem::directory_iterator(source_file("tests/fuzz/corpus/lane_assemble"))) {
+  for (const auto& file : std::filesystem::directory_iterator(source_file("tests/fuzz/corpus/lane_assemble"))) {
     std::ifstream in(file.path());
     std::string text((std::istreambuf_iterator<char>(in)), {});
     LaneProgram p = assemble_lane(text);
@@ -358,8 +340,7 @@ class RandomProgram {
     out_.clear();
     emit("mov_imm.u64 r100, 1\nmov_imm.u64 r101, 2\nmov_imm.u64 r102, 3\nmov_imm.u64 r103, 8");
     emit("mov_imm.u64 r104, 0\nmov_imm.u64 r105, 96\nmul.u64 r110, r255, r105");
-    for (size_t k = 0; k < 12; ++k)
-      emit("ldg.{} r{}, [buf2 + {}]", name_of(types[k]), k, below(30) * 8);
+    for (size_t k = 0; k < 12; ++k) emit("ldg.{} r{}, [buf2 + {}]", name_of(types[k]), k, below(30) * 8);
     for (int p = 0; p < 3; ++p) emit("set{}.u64 p{}, r255, r{}", p ? "lt" : "ne", p, 100 + p);
     statements(6 + below(10), 2);
     for (size_t k = 0; k < 12; ++k) {
@@ -456,8 +437,7 @@ class RandomProgram {
         [[fallthrough]];
       case 5: {
         size_t d = pick(wide);
-        return emit("mad.{0} r{1}, r{2}, r{3}, r{4}", name_of(types[d]), d, pick_of(types[d]),
-                    pick_of(types[d]), pick_of(types[d]));
+        return emit("mad.{0} r{1}, r{2}, r{3}, r{4}", name_of(types[d]), d, pick_of(types[d]), pick_of(types[d]), pick_of(types[d]));
       }
       case 6: {
         size_t d = below(12), s = below(12);
@@ -465,22 +445,19 @@ class RandomProgram {
       }
       case 7: {
         size_t x = pick(all10);
-        return emit("set{}.{} p{}, r{}, r{}",
-                    std::array{"eq", "ne", "lt", "le", "gt", "ge"}[below(6)], name_of(types[x]),
-                    below(3), x, pick_of(types[x]));
+        return emit("set{}.{} p{}, r{}, r{}", std::array{"eq", "ne", "lt", "le", "gt", "ge"}[below(6)], name_of(types[x]), below(3), x,
+                    pick_of(types[x]));
       }
       case 8: {
         size_t d = below(12);
         // Now and then a side that holds nothing, which faults where it is read.
         size_t other = below(24) == 0 ? 99 : pick_of(types[d]);
-        return emit("sel.{} r{}, p{}, r{}, r{}", name_of(types[d]), d, below(3), pick_of(types[d]),
-                    other);
+        return emit("sel.{} r{}, p{}, r{}, r{}", name_of(types[d]), d, below(3), pick_of(types[d]), other);
       }
       case 9: {
         size_t d = pick(real);
-        return emit("{}.{} r{}, r{}",
-                    std::array{"exp", "log", "sqrt", "sin", "tanh", "sigmoid", "rsqrt"}[below(7)],
-                    name_of(types[d]), d, pick_of(types[d]));
+        return emit("{}.{} r{}, r{}", std::array{"exp", "log", "sqrt", "sin", "tanh", "sigmoid", "rsqrt"}[below(7)], name_of(types[d]), d,
+                    pick_of(types[d]));
       }
       case 10: {
         size_t d = below(12);
@@ -496,8 +473,7 @@ class RandomProgram {
       }
       case 13: {
         size_t d = pick(ints);
-        return emit("ldg.{} r{}, [buf3 + {}]", name_of(types[d]), d,
-                    below(60) == 0 ? 999 : below(57));
+        return emit("ldg.{} r{}, [buf3 + {}]", name_of(types[d]), d, below(60) == 0 ? 999 : below(57));
       }
       case 14: {
         size_t s = pick(ints);
@@ -514,8 +490,7 @@ class RandomProgram {
       default: {
         size_t d = pick(ints);
         emit("cvt.u32.{} r121, r{}", name_of(types[d]), pick_of(types[d]));
-        return emit("{}.{} r{}, r{}, r121", below(2) ? "shl" : "shr", name_of(types[d]), d,
-                    pick_of(types[d]));
+        return emit("{}.{} r{}, r{}, r121", below(2) ? "shl" : "shr", name_of(types[d]), d, pick_of(types[d]));
       }
     }
   }
@@ -545,8 +520,7 @@ TEST(Lanes, RandomProgramsAgreeWithTheInterpreter) {
     std::mt19937_64 data(seed);
     std::vector<uint64_t> in(32);
     for (uint64_t& w : in) w = data();
-    std::vector<std::vector<uint64_t>> buffers = {std::vector<uint64_t>(total * 12), in,
-                                                  std::vector<uint64_t>(8)};
+    std::vector<std::vector<uint64_t>> buffers = {std::vector<uint64_t>(total * 12), in, std::vector<uint64_t>(8)};
     const Outcome a = tried(p, launch, buffers, false, random.types, text);
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
     ++ran;

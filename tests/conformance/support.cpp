@@ -58,9 +58,8 @@ const std::vector<std::string>& tried_backends() {
     if (!std::getenv("HOLOGRAM_TEST_BACKENDS")) std::erase(*all, "webgpu");
     if (has_tile_targets && runs_tile_targets()) all->emplace_back("cpu_tiles");
     if (const char* some = std::getenv("HOLOGRAM_TEST_BACKENDS"))
-      std::erase_if(*all, [names = fmt::format(",{},", some)](const std::string& name) {
-        return names.find("," + name + ",") == names.npos;
-      });
+      std::erase_if(*all,
+                    [names = fmt::format(",{},", some)](const std::string& name) { return names.find("," + name + ",") == names.npos; });
     return all;
   }();
   return *names;
@@ -81,14 +80,12 @@ const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend) {
   static std::map<std::string, std::shared_ptr<runtime::Runtime>, std::less<>> made;
   auto at = made.find(backend);
   if (at == made.end())
-    at = made.emplace(backend, backend == "cpu_tiles" ? tile_runtime()
-                                                      : std::make_shared<runtime::Runtime>(backend))
-             .first;
+    at = made.emplace(backend, backend == "cpu_tiles" ? tile_runtime() : std::make_shared<runtime::Runtime>(backend)).first;
   return at->second;
 }
 
-Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program,
-               const std::vector<int64_t>& symbols, Buffers buffers, std::string& error) {
+Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program, const std::vector<int64_t>& symbols, Buffers buffers,
+               std::string& error) {
   std::vector<runtime::Bytes> spans(buffers.begin(), buffers.end());
   try {
     runtime::run_program(runtime, program, spans, symbols);
@@ -104,10 +101,8 @@ static Promise promise_on_webgpu(const atlas::Program& program, int specials) {
   if (program.kind() != atlas::BlockKind::loop) return {specials, 0};
   bool sums = false;
   for (const atlas::Stage& stage : program.loop().stages) {
-    for (const atlas::Reduction& r : stage.reductions)
-      sums = sums || (is_float(r.type) && r.op <= ir::Op::reduce_prod);
-    for (const auto& [op, type] : stage.running)
-      sums = sums || (is_float(type) && op <= ir::Op::reduce_prod);
+    for (const atlas::Reduction& r : stage.reductions) sums = sums || (is_float(r.type) && r.op <= ir::Op::reduce_prod);
+    for (const auto& [op, type] : stage.running) sums = sums || (is_float(type) && op <= ir::Op::reduce_prod);
   }
   return sums ? Promise{0, 1e-4} : Promise{specials, 1e-37};
 }
@@ -116,8 +111,7 @@ Promise promise_on(std::string_view backend, const atlas::Program& program, int 
   // Sums over keys go by blocks of each backend's own.
   if (program.kind() == atlas::BlockKind::attention) return {0, 1e-5};
   if (backend == "webgpu") return promise_on_webgpu(program, specials);
-  if (program.kind() != atlas::BlockKind::product || program.product().reproducible)
-    return {specials, 0};
+  if (program.kind() != atlas::BlockKind::product || program.product().reproducible) return {specials, 0};
   // Tensor cores add in an order of their own and cut sums towards zero: a result may round to a
   // neighbour of its 16-bit type, and products of float32 by terms have other roundings than
   // chains, as small beside the sum of |x||y|: numbers that cancel may leave others.

@@ -24,8 +24,8 @@ const std::vector<std::string>& corpus_backends();
 const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend);
 
 /// What is in the buffers after the program has run on them; `error` gets what it threw.
-Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program,
-               const std::vector<int64_t>& symbols, Buffers buffers, std::string& error);
+Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program, const std::vector<int64_t>& symbols, Buffers buffers,
+               std::string& error);
 
 /// The data to try a backend with, and how close its results must be to the interpreter's.
 struct Promise {

@@ -35,8 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::pair<HandleTable::Hold, std::array<hologram_handle, 2>>> holds;
   std::vector<hologram_handle> seen = {0, ~uint64_t{0}};
   auto some = [&](uint8_t choice) {
-    return choice % 8 == 7 ? seen[choice % seen.size()] ^ (uint64_t{1} << (choice / 4 % 64))
-                           : seen[choice % seen.size()];
+    return choice % 8 == 7 ? seen[choice % seen.size()] ^ (uint64_t{1} << (choice / 4 % 64)) : seen[choice % seen.size()];
   };
   auto leave = [&](hologram_handle h) {
     if (auto it = dying.find(h); it != dying.end()) {

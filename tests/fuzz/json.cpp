@@ -30,8 +30,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string written = capi::write_elements(dtype, length, first.data());
   capi::parse_elements(written, dtype, length, second.data());
   if (capi::write_elements(dtype, length, second.data()) != written) std::abort();
-  if (written.find("NaN") == std::string::npos &&
-      (bytes != 0 && std::memcmp(first.data(), second.data(), bytes) != 0))
-    std::abort();
+  if (written.find("NaN") == std::string::npos && (bytes != 0 && std::memcmp(first.data(), second.data(), bytes) != 0)) std::abort();
   return 0;
 }

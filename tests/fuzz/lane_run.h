@@ -40,8 +40,7 @@ inline void check_lane(const atlas::LaneProgram& p) {
     interp::run(p, launch, memory);
   } catch (const atlas::LaneError& e) {
     using atlas::LaneFault;
-    bool types = e.fault() == LaneFault::type_mismatch ||
-                 e.fault() == LaneFault::uninitialized_register ||
+    bool types = e.fault() == LaneFault::type_mismatch || e.fault() == LaneFault::uninitialized_register ||
                  e.fault() == LaneFault::uninitialized_predicate;
     bool selects = false;  // the verifier lets the side of a sel that is not read be uninitialised
     for (const atlas::LaneInstr& i : p.instrs) selects = selects || i.op == atlas::LaneOp::sel;

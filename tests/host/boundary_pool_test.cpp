@@ -40,8 +40,7 @@ TEST(BoundaryPool, StorageIsContiguousAlignedAndWritable) {
 TEST(BoundaryPool, AddressesAndOffsetsAreInverse) {
   for (size_t offset = 0; offset < boundary_bytes; ++offset) {
     const BoundaryAddress a = boundary_address(offset);
-    ASSERT_TRUE(a.cls >= 0 && a.cls < 96 && a.page >= 0 && a.page < 48 && a.byte >= 0 &&
-                a.byte < 256);
+    ASSERT_TRUE(a.cls >= 0 && a.cls < 96 && a.page >= 0 && a.page < 48 && a.byte >= 0 && a.byte < 256);
     ASSERT_EQ(boundary_offset(a), offset);
   }
   EXPECT_EQ(boundary_offset({95, 0, 0}), 0x11D000u);
@@ -50,20 +49,10 @@ TEST(BoundaryPool, AddressesAndOffsetsAreInverse) {
 }
 
 TEST(BoundaryPool, AddressesOutOfRangeAreErrors) {
-  EXPECT_EQ(error_of([] {
-              boundary_offset({96, 0, 0});
-            }),
-            "boundary_offset: class must be 0…95, got 96");
-  EXPECT_EQ(error_of([] {
-              boundary_offset({0, 48, 0});
-            }),
-            "boundary_offset: page must be 0…47, got 48");
-  EXPECT_EQ(error_of([] {
-              boundary_offset({0, 0, -1});
-            }),
-            "boundary_offset: byte must be 0…255, got -1");
-  EXPECT_EQ(error_of([] { boundary_address(boundary_bytes); }),
-            "boundary_address: offset must be below 1179648, got 1179648");
+  EXPECT_EQ(error_of([] { boundary_offset({96, 0, 0}); }), "boundary_offset: class must be 0…95, got 96");
+  EXPECT_EQ(error_of([] { boundary_offset({0, 48, 0}); }), "boundary_offset: page must be 0…47, got 48");
+  EXPECT_EQ(error_of([] { boundary_offset({0, 0, -1}); }), "boundary_offset: byte must be 0…255, got -1");
+  EXPECT_EQ(error_of([] { boundary_address(boundary_bytes); }), "boundary_address: offset must be below 1179648, got 1179648");
 }
 
 TEST(BoundaryPool, LocatesPointers) {
@@ -107,16 +96,11 @@ TEST(BoundaryPool, AnyNumberOfAllocationsOverTime) {
 TEST(BoundaryPool, WrongClassesAreErrors) {
   BoundaryPool pool;
   EXPECT_EQ(error_of([&] { pool.free(5); }), "BoundaryPool::free: class 5 is not allocated");
-  EXPECT_EQ(error_of([&] { pool.allocate_class(-1); }),
-            "BoundaryPool::allocate_class: class must be 0…95, got -1");
-  EXPECT_EQ(error_of([&] { pool.allocate(97); }),
-            "BoundaryPool::allocate: count must be 1…96, got 97");
-  EXPECT_EQ(error_of([&] { pool.free(95, 2); }),
-            "BoundaryPool::free: classes 95…96 are not in 0…95");
-  EXPECT_EQ(error_of([&] { pool.export_class(0); }),
-            "BoundaryPool::export_class: class 0 is not allocated");
-  EXPECT_EQ(error_of([&] { (void)pool.data(96); }),
-            "BoundaryPool::data: class must be 0…95, got 96");
+  EXPECT_EQ(error_of([&] { pool.allocate_class(-1); }), "BoundaryPool::allocate_class: class must be 0…95, got -1");
+  EXPECT_EQ(error_of([&] { pool.allocate(97); }), "BoundaryPool::allocate: count must be 1…96, got 97");
+  EXPECT_EQ(error_of([&] { pool.free(95, 2); }), "BoundaryPool::free: classes 95…96 are not in 0…95");
+  EXPECT_EQ(error_of([&] { pool.export_class(0); }), "BoundaryPool::export_class: class 0 is not allocated");
+  EXPECT_EQ(error_of([&] { (void)pool.data(96); }), "BoundaryPool::data: class must be 0…95, got 96");
   // A run with one class that is not owned frees nothing.
   ASSERT_TRUE(pool.allocate_class(10) && pool.allocate_class(12));
   EXPECT_EQ(error_of([&] { pool.free(10, 3); }), "BoundaryPool::free: class 11 is not allocated");
@@ -135,8 +119,7 @@ TEST(BoundaryPool, AViewKeepsItsClassBusy) {
   pool.free(0);
   EXPECT_TRUE(pool.busy(0));
   EXPECT_EQ(error_of([&] { pool.free(0); }), "BoundaryPool::free: class 0 is not allocated");
-  EXPECT_EQ(error_of([&] { pool.export_class(0); }),
-            "BoundaryPool::export_class: class 0 is not allocated");
+  EXPECT_EQ(error_of([&] { pool.export_class(0); }), "BoundaryPool::export_class: class 0 is not allocated");
   EXPECT_FALSE(pool.allocate_class(0));
   EXPECT_EQ(pool.allocate(), 1);
   view.reset();

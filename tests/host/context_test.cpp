@@ -28,8 +28,7 @@ TEST(Chunks, ThreadsGetEquallyMany) {
         EXPECT_LE(chunk * work, std::max(chunk_work, work));
         // Rounding leaves fewer only where chunks are of few units.
         if (chunk > 2 * n) {
-          EXPECT_EQ(n % working_threads(total * work, threads), 0)
-              << total << " " << work << " " << threads;
+          EXPECT_EQ(n % working_threads(total * work, threads), 0) << total << " " << work << " " << threads;
         }
       }
   EXPECT_EQ(chunks(1 << 20, chunk_of(1 << 20, 64, 66, 2)), 6);  // five of 15 us would do
@@ -113,8 +112,7 @@ TEST(Scratch, EachLaunchHasItsNumber) {
   std::atomic<int32_t> sticky{0};
   atlas::Context context = make_context(threads, &sticky);
   std::array<std::atomic<int64_t>, 8> seen{};
-  auto kernel = [](const atlas::Context* own, void* const* bufs, const int64_t*, int64_t begin,
-                   int64_t) -> int32_t {
+  auto kernel = [](const atlas::Context* own, void* const* bufs, const int64_t*, int64_t begin, int64_t) -> int32_t {
     static_cast<std::atomic<int64_t>*>(bufs[0])[begin] = own->launch;
     return 0;
   };

@@ -48,8 +48,7 @@ TEST(CoreShare, TimeBetweenCallsIsNoLostCore) {
   int64_t now = millisecond;
   for (int call = 0; call < 100; ++call, now += 20 * millisecond) {
     share.resume(now);
-    for (int chunk = 0; chunk < 10; ++chunk, now += millisecond / 50)
-      EXPECT_FALSE(share.should_yield(now));
+    for (int chunk = 0; chunk < 10; ++chunk, now += millisecond / 50) EXPECT_FALSE(share.should_yield(now));
   }
   EXPECT_FALSE(share.contended());
   // A pause inside of a call is one; then a call that comes after another pause starts a new run.
@@ -58,8 +57,7 @@ TEST(CoreShare, TimeBetweenCallsIsNoLostCore) {
   now += 4 * millisecond;
   share.should_yield(now);
   ASSERT_TRUE(share.contended());
-  for (int64_t end = now + 4 * millisecond; now < end; now += millisecond / 50)
-    share.should_yield(now);
+  for (int64_t end = now + 4 * millisecond; now < end; now += millisecond / 50) share.should_yield(now);
   now += 4 * millisecond;
   share.should_yield(now);  // lost it after a whole run: now the slice is known
   ASSERT_GT(share.quantum(), 3 * millisecond);
@@ -82,8 +80,7 @@ TEST_P(CoreShareSlices, YieldsBeforeTheSliceEnds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Slices, CoreShareSlices,
-                         ::testing::Values(2 * millisecond, 3 * millisecond, 4 * millisecond,
-                                           6 * millisecond, 12 * millisecond));
+                         ::testing::Values(2 * millisecond, 3 * millisecond, 4 * millisecond, 6 * millisecond, 12 * millisecond));
 
 TEST(CoreShare, UsesLongerSlicesWhenTheyCome) {
   CoreShare share;

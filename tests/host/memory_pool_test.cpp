@@ -41,9 +41,8 @@ TEST(MemoryPool, BlocksAreAlignedAndLargeEnough) {
   MemoryPool pool(big);
   std::vector<void*> blocks;
   size_t total = 0;
-  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{512},
-                       size_t{513}, size_t{4000}, size_t{1} << 16, 2 * mebibyte - 1, 2 * mebibyte,
-                       2 * mebibyte + 1, 5 * mebibyte, 40 * mebibyte + 17}) {
+  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{512}, size_t{513}, size_t{4000}, size_t{1} << 16,
+                       2 * mebibyte - 1, 2 * mebibyte, 2 * mebibyte + 1, 5 * mebibyte, 40 * mebibyte + 17}) {
     void* block = pool.allocate(bytes);
     EXPECT_TRUE(aligned(block, MemoryPool::alignment)) << bytes;
     const bool huge = bytes >= MemoryPool::huge_page;
@@ -376,8 +375,7 @@ TEST(MemoryPool, AForkedChildAllocatesAndFrees) {
   std::atomic<bool> stop{false};
   std::thread other([&] {
     while (!stop.load())
-      for (size_t bytes : {size_t{100}, size_t{100'000}, 2 * mebibyte})
-        MemoryPool::deallocate(pool.allocate(bytes));
+      for (size_t bytes : {size_t{100}, size_t{100'000}, 2 * mebibyte}) MemoryPool::deallocate(pool.allocate(bytes));
   });
   for (int round = 0; round < 20; ++round)
     EXPECT_TRUE(child_is_ok([] {
@@ -453,8 +451,7 @@ TEST(MemoryPool, ThePoolDiesWhileOthersFree) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 2; ++t)
       threads.emplace_back([&, t] {
-        for (size_t i = static_cast<size_t>(t); i < blocks.size(); i += 2)
-          MemoryPool::deallocate(blocks[i]);
+        for (size_t i = static_cast<size_t>(t); i < blocks.size(); i += 2) MemoryPool::deallocate(blocks[i]);
       });
     pool.reset();
     for (auto& thread : threads) thread.join();
@@ -467,13 +464,8 @@ TEST(MemoryPool, TheEnvironmentSetsTheLimit) {
   unsetenv("HOLOGRAM_POOL_LIMIT");
   const size_t usual = MemoryPool::default_limit();
   EXPECT_GT(usual, 64 * mebibyte);
-  const std::pair<const char*, size_t> cases[] = {{"0", 0},
-                                                  {"123456", 123456},
-                                                  {"64K", 64 << 10},
-                                                  {"512M", 512 * mebibyte},
-                                                  {"3G", 3072 * mebibyte},
-                                                  {"off", 0},
-                                                  {"", usual}};
+  const std::pair<const char*, size_t> cases[] = {
+      {"0", 0}, {"123456", 123456}, {"64K", 64 << 10}, {"512M", 512 * mebibyte}, {"3G", 3072 * mebibyte}, {"off", 0}, {"", usual}};
   for (const auto& [text, bytes] : cases) {
     setenv("HOLOGRAM_POOL_LIMIT", text, 1);
     EXPECT_EQ(MemoryPool::default_limit(), bytes) << text;

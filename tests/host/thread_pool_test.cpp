@@ -29,8 +29,7 @@ using namespace std::chrono_literals;
 struct Counts {
   explicit Counts(int64_t n) : items(static_cast<size_t>(n)) {}
   void add(int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      items[static_cast<size_t>(i)].fetch_add(1, std::memory_order_relaxed);
+    for (int64_t i = begin; i < end; ++i) items[static_cast<size_t>(i)].fetch_add(1, std::memory_order_relaxed);
   }
   bool each_once() const {
     return std::all_of(items.begin(), items.end(), [](auto& n) { return n.load() == 1; });
@@ -222,8 +221,7 @@ TEST(ThreadPool, AnIdleWorkerWaitsABriefTimeAwakeThenSleeps) {
         pool.for_ranges(8, 1, [&](int64_t, int64_t) {
           work_for(chunk);
           clockid_t own;
-          if (std::this_thread::get_id() != caller &&
-              pthread_getcpuclockid(pthread_self(), &own) == 0) {
+          if (std::this_thread::get_id() != caller && pthread_getcpuclockid(pthread_self(), &own) == 0) {
             before = processor_ns(own);
             clock = own;
           }
@@ -295,15 +293,14 @@ TEST(ThreadPool, BackwardsEachThreadBeginsAtTheEndOfItsPiece) {
     const int64_t chunks = 2 + call % 30, half = (chunks + 1) / 2;
     std::vector<int64_t> by_caller, by_worker;
     std::mutex mutex;
-    pool.for_ranges(
-        chunks, 1,
-        [&](int64_t begin, int64_t) {
-          work_for(10us);
-          const std::lock_guard lock(mutex);
-          (std::this_thread::get_id() == caller ? by_caller : by_worker).push_back(begin);
-          return 0;
-        },
-        {.backwards = true});
+    pool.for_ranges(chunks, 1,
+                    [&](int64_t begin, int64_t) {
+                      work_for(10us);
+                      const std::lock_guard lock(mutex);
+                      (std::this_thread::get_id() == caller ? by_caller : by_worker).push_back(begin);
+                      return 0;
+                    },
+                    {.backwards = true});
     ASSERT_EQ(by_caller.size() + by_worker.size(), static_cast<size_t>(chunks));
     // Down through the own half, then up through what the other has not begun of its half.
     for (size_t n = 0; n < by_caller.size(); ++n) {
@@ -338,8 +335,7 @@ TEST(ThreadPool, MaxThreadsBoundsOneCall) {
 TEST(ThreadPool, FirstNonzeroStatusComesBack) {
   ThreadPool pool(4);
   for (int64_t bad = 0; bad < 50; bad += 7)
-    EXPECT_EQ(pool.for_ranges(50, 1, [&](int64_t begin, int64_t) { return begin == bad ? 42 : 0; }),
-              42);
+    EXPECT_EQ(pool.for_ranges(50, 1, [&](int64_t begin, int64_t) { return begin == bad ? 42 : 0; }), 42);
   EXPECT_EQ(pool.for_ranges(50, 50, [&](int64_t, int64_t) { return -3; }), -3);
 }
 
@@ -358,9 +354,7 @@ TEST(ThreadPool, AStatusSkipsTheRest) {
 TEST(ThreadPool, ExceptionsBecomeAStatus) {
   ThreadPool pool(4);
   for (const int64_t grain : {1, 1000})
-    EXPECT_EQ(pool.for_ranges(100, grain,
-                              [](int64_t, int64_t) -> int32_t { throw std::runtime_error("no"); }),
-              ThreadPool::threw);
+    EXPECT_EQ(pool.for_ranges(100, grain, [](int64_t, int64_t) -> int32_t { throw std::runtime_error("no"); }), ThreadPool::threw);
   EXPECT_TRUE(uses_threads(pool, 4)) << "the workers are still there";
 }
 
@@ -431,8 +425,7 @@ TEST(ThreadPool, AStoppedWorkerHoldsUpOnlyItsChunk) {
   std::atomic<int> held{0}, finished{0};
   std::thread opener([&] {
     // All chunks but the held ones get done while the workers stand still.
-    EXPECT_TRUE(
-        eventually([&] { return held.load() >= 1 && finished.load() + held.load() == 200; }));
+    EXPECT_TRUE(eventually([&] { return held.load() >= 1 && finished.load() + held.load() == 200; }));
     closed = false;
   });
   Counts counts(200);
@@ -541,9 +534,7 @@ TEST(ThreadPool, ThreadCountsOutOfRangeAreErrors) {
       ADD_FAILURE();
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), hologram::ErrorCode::invalid_argument);
-      EXPECT_NE(std::string(e.what()).find("set_num_threads: threads must be 0…256, got " +
-                                           std::to_string(threads)),
-                std::string::npos);
+      EXPECT_NE(std::string(e.what()).find("set_num_threads: threads must be 0…256, got " + std::to_string(threads)), std::string::npos);
     }
   }
   EXPECT_EQ(pool.num_threads(), 2);
@@ -592,8 +583,7 @@ TEST(ThreadPool, AChildStartsItsOwnWorkers) {
   auto pool = std::make_unique<ThreadPool>(3);
   ASSERT_TRUE(uses_threads(*pool, 3));
   EXPECT_TRUE(in_child([&] {
-    const bool ok = uses_threads(*pool, 3) && pool->num_threads() == 3 &&
-                    in_child([&] { return uses_threads(*pool, 3); });
+    const bool ok = uses_threads(*pool, 3) && pool->num_threads() == 3 && in_child([&] { return uses_threads(*pool, 3); });
     pool.reset();
     return ok;
   }));
@@ -616,8 +606,7 @@ TEST(ThreadPool, AForkWhileOthersCallIsSafe) {
           return 0;
         });
     });
-  for (int round = 0; round < 10; ++round)
-    EXPECT_TRUE(in_child([&] { return uses_threads(pool, 3); }));
+  for (int round = 0; round < 10; ++round) EXPECT_TRUE(in_child([&] { return uses_threads(pool, 3); }));
   stop = true;
   for (auto& caller : callers) caller.join();
 }

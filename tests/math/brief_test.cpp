@@ -17,9 +17,7 @@ namespace {
 Program program_of(ir::Op op, bool twice) {
   Program p;
   p.block.emplace<LoopBlock>();
-  p.buffers = {{DType::bf16, Access::read, Expr(8)},
-               {DType::bf16, Access::write, Expr(8)},
-               {DType::f32, Access::write, Expr(8)}};
+  p.buffers = {{DType::bf16, Access::read, Expr(8)}, {DType::bf16, Access::write, Expr(8)}, {DType::f32, Access::write, Expr(8)}};
   p.loop().axes = {{AxisKind::parallel, Expr(8)}};
   p.loop().parallel_rank = 1;
   p.loop().stages.push_back({StageKind::point, {}, {}, {}});
@@ -34,9 +32,8 @@ Program program_of(ir::Op op, bool twice) {
 }
 
 int arithmetic(const Program& p) {
-  return static_cast<int>(std::ranges::count_if(p.loop().stages[0].body.instrs, [](const Instr& i) {
-    return i.code == Code::arithmetic || i.code == Code::lookup;
-  }));
+  return static_cast<int>(std::ranges::count_if(p.loop().stages[0].body.instrs,
+                                                [](const Instr& i) { return i.code == Code::arithmetic || i.code == Code::lookup; }));
 }
 
 // The f32 that the body stores after rounding, and before.

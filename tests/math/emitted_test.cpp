@@ -72,8 +72,7 @@ template <class T>
 std::vector<T> samples(int n, int seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 4);
-  std::vector<T> v = {T(0),        -T(0),        T(1),   T(-1), T(0.5),
-                      T(INFINITY), T(-INFINITY), T(NAN), T(-2), T(3)};
+  std::vector<T> v = {T(0), -T(0), T(1), T(-1), T(0.5), T(INFINITY), T(-INFINITY), T(NAN), T(-2), T(3)};
   while (static_cast<int>(v.size()) < n) {
     v.push_back(static_cast<T>(normal(random)));
     uint64_t bits = random();

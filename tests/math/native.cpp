@@ -193,14 +193,8 @@ struct VectorArithmetic {
   }
   template <Op op, class T>
   __mmask16 compare(Value<T> x, Value<T> y) {
-    constexpr int how = op == Op::lt   ? _CMP_LT_OQ
-                        : op == Op::le ? _CMP_LE_OQ
-                        : op == Op::eq ? _CMP_EQ_OQ
-                                       : _CMP_NEQ_UQ;
-    constexpr int ints = op == Op::lt   ? _MM_CMPINT_LT
-                         : op == Op::le ? _MM_CMPINT_LE
-                         : op == Op::eq ? _MM_CMPINT_EQ
-                                        : _MM_CMPINT_NE;
+    constexpr int how = op == Op::lt ? _CMP_LT_OQ : op == Op::le ? _CMP_LE_OQ : op == Op::eq ? _CMP_EQ_OQ : _CMP_NEQ_UQ;
+    constexpr int ints = op == Op::lt ? _MM_CMPINT_LT : op == Op::le ? _MM_CMPINT_LE : op == Op::eq ? _MM_CMPINT_EQ : _MM_CMPINT_NE;
     if constexpr (std::is_same_v<T, float>)
       return _mm512_cmp_ps_mask(x, y, how);
     else if constexpr (std::is_same_v<T, int32_t>)
@@ -219,17 +213,14 @@ struct VectorArithmetic {
     else if constexpr (std::is_same_v<T, double>)
       return {_mm512_mask_blend_pd(c & 0xff, y.a, x.a), _mm512_mask_blend_pd(c >> 8, y.b, x.b)};
     else
-      return {_mm512_mask_blend_epi64(c & 0xff, y.a, x.a),
-              _mm512_mask_blend_epi64(c >> 8, y.b, x.b)};
+      return {_mm512_mask_blend_epi64(c & 0xff, y.a, x.a), _mm512_mask_blend_epi64(c >> 8, y.b, x.b)};
   }
   template <class To, class From>
   Value<To> convert(Value<From> x) {
     if constexpr (std::is_same_v<To, double> && std::is_same_v<From, float>) {
-      return {_mm512_cvtps_pd(_mm512_castps512_ps256(x)),
-              _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1))};
+      return {_mm512_cvtps_pd(_mm512_castps512_ps256(x)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1))};
     } else if constexpr (std::is_same_v<To, float> && std::is_same_v<From, double>) {
-      return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(x.a)), _mm512_cvtpd_ps(x.b),
-                                1);
+      return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(x.a)), _mm512_cvtpd_ps(x.b), 1);
     } else {
       static_assert(std::is_same_v<To, float> && std::is_same_v<From, int32_t>);
       return _mm512_cvtepi32_ps(x);
@@ -284,8 +275,7 @@ struct VectorArithmetic {
     if constexpr (op == Op::div) return _mm512_div_ps(x, y);
     if constexpr (op == Op::copysign) {
       __m512i sign = _mm512_set1_epi32(INT32_MIN);
-      return _mm512_castsi512_ps(
-          _mm512_ternarylogic_epi32(sign, _mm512_castps_si512(x), _mm512_castps_si512(y), 0xac));
+      return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(sign, _mm512_castps_si512(x), _mm512_castps_si512(y), 0xac));
     }
   }
   template <Op op>
@@ -296,8 +286,7 @@ struct VectorArithmetic {
     if constexpr (op == Op::div) return _mm512_div_pd(x, y);
     if constexpr (op == Op::copysign) {
       __m512i sign = _mm512_set1_epi64(INT64_MIN);
-      return _mm512_castsi512_pd(
-          _mm512_ternarylogic_epi64(sign, _mm512_castpd_si512(x), _mm512_castpd_si512(y), 0xac));
+      return _mm512_castsi512_pd(_mm512_ternarylogic_epi64(sign, _mm512_castpd_si512(x), _mm512_castpd_si512(y), 0xac));
     }
   }
   template <Op op>
@@ -358,9 +347,7 @@ template <class T>
 std::vector<T> binary(Op op, std::span<const T> left, std::span<const T> right) {
   std::vector<T> y = padded(right);
   bool known = false;
-  auto f = [&](auto x, size_t i) {
-    return elementary(op, x, decltype(x){x.b, NativeArithmetic::load(&y[i])}, known);
-  };
+  auto f = [&](auto x, size_t i) { return elementary(op, x, decltype(x){x.b, NativeArithmetic::load(&y[i])}, known); };
   return map(f, left);
 }
 
@@ -368,11 +355,7 @@ std::vector<T> binary(Op op, std::span<const T> left, std::span<const T> right) 
 
 std::vector<float> evaluate(Op op, std::span<const float> x) { return unary(op, x); }
 std::vector<double> evaluate(Op op, std::span<const double> x) { return unary(op, x); }
-std::vector<float> evaluate(Op op, std::span<const float> x, std::span<const float> y) {
-  return binary(op, x, y);
-}
-std::vector<double> evaluate(Op op, std::span<const double> x, std::span<const double> y) {
-  return binary(op, x, y);
-}
+std::vector<float> evaluate(Op op, std::span<const float> x, std::span<const float> y) { return binary(op, x, y); }
+std::vector<double> evaluate(Op op, std::span<const double> x, std::span<const double> y) { return binary(op, x, y); }
 
 }  // namespace hologram::atlas::math

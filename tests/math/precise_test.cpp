@@ -200,9 +200,8 @@ TEST_P(Samples, StayWithinTheirBound) {
     if (error > worst) worst = error, at = i;
   }
   results()[std::string(ir::name_of(f.op))] = {worst, x[at]};
-  EXPECT_LE(worst, ir::info(f.op).ulp64)
-      << "at " << x[at] << " " << y[at] << " got " << z[at] << ", exact "
-      << static_cast<double>(quad::reference(f.op, x[at], y[at]));
+  EXPECT_LE(worst, ir::info(f.op).ulp64) << "at " << x[at] << " " << y[at] << " got " << z[at] << ", exact "
+                                         << static_cast<double>(quad::reference(f.op, x[at], y[at]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Float64, Samples, testing::ValuesIn(functions),

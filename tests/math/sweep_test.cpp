@@ -96,9 +96,8 @@ Worst neighbourhoods(Op op) {
   std::vector<uint32_t> centres = {0, 0x00800000, 0x7f800000, 0x7fc00000};
   for (int e = -30; e <= 30; ++e) centres.push_back(std::bit_cast<uint32_t>(std::ldexp(1.0f, e)));
   for (float c = 0.5f; c <= 160; c += 0.5f) centres.push_back(std::bit_cast<uint32_t>(c));
-  for (float c : {9.02f, 3.93f, 0.15037594f, 0.06557377f, 0.34657359f, 1.4616321f, 0.33333334f,
-                  0.6666667f, 87.33655f, 88.72284f, 103.97208f, 3.8325068f, 10.054f, 14.9f,
-                  17.328679f, 0x1.f37c8ap+95f, 5.0f, 3e38f}) {
+  for (float c : {9.02f, 3.93f, 0.15037594f, 0.06557377f, 0.34657359f, 1.4616321f, 0.33333334f, 0.6666667f, 87.33655f, 88.72284f,
+                  103.97208f, 3.8325068f, 10.054f, 14.9f, 17.328679f, 0x1.f37c8ap+95f, 5.0f, 3e38f}) {
     centres.push_back(std::bit_cast<uint32_t>(c));
   }
   Worst worst;
@@ -121,8 +120,7 @@ class Table : public testing::Environment {
  public:
   void TearDown() override {
     if (results().empty()) return;
-    std::printf("\nlargest error in ulp, float32, %s\n",
-                exhaustive() ? "all 2^32 inputs" : "sampled");
+    std::printf("\nlargest error in ulp, float32, %s\n", exhaustive() ? "all 2^32 inputs" : "sampled");
     for (const auto& [name, worst] : results()) {
       std::printf("  %-8s %7.4f at %a\n", name.c_str(), worst.ulp, double{worst.at});
     }
@@ -141,9 +139,7 @@ TEST_P(Sweep, StaysWithinItsBound) {
     std::vector<Worst> found(parts);
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < parts; ++i) {
-      threads.emplace_back([&, i, op = op] {
-        found[i] = sweep(op, all * i / parts, all * (i + 1) / parts, 1, !same_sequence(op));
-      });
+      threads.emplace_back([&, i, op = op] { found[i] = sweep(op, all * i / parts, all * (i + 1) / parts, 1, !same_sequence(op)); });
     }
     for (std::thread& t : threads) t.join();
     for (const Worst& w : found) worst.take(w.ulp, w.at, w.got);
@@ -152,8 +148,8 @@ TEST_P(Sweep, StaysWithinItsBound) {
     worst.take(w.ulp, w.at, w.got);
   }
   results()[std::string(ir::name_of(op))] = worst;
-  EXPECT_LE(worst.ulp, ir::info(op).ulp32) << "at " << worst.at << " got " << worst.got
-                                           << ", exact " << test::reference(op, double{worst.at});
+  EXPECT_LE(worst.ulp, ir::info(op).ulp32) << "at " << worst.at << " got " << worst.got << ", exact "
+                                           << test::reference(op, double{worst.at});
 }
 
 INSTANTIATE_TEST_SUITE_P(Float32, Sweep, testing::ValuesIn(functions(1)),
@@ -177,17 +173,14 @@ TEST(OddByPieces, GrowToOne) {
     EXPECT_EQ(ends[3], 1.0f);
     EXPECT_TRUE(std::isnan(ends[4]));
   }
-  EXPECT_EQ(evaluate(Op::tanh, std::vector{-0x1p-149f, 0x1.8p-140f, 0x1p-30f}),
-            (std::vector{-0x1p-149f, 0x1.8p-140f, 0x1p-30f}));
+  EXPECT_EQ(evaluate(Op::tanh, std::vector{-0x1p-149f, 0x1.8p-140f, 0x1p-30f}), (std::vector{-0x1p-149f, 0x1.8p-140f, 0x1p-30f}));
 }
 
 /// Pairs with special, ordinary and arbitrary members.
 std::pair<std::vector<float>, std::vector<float>> pairs() {
   std::vector<float> x, y;
-  std::vector<float> special = {0.0f,           0x1p-149f, 0x1p-126f,     1e-20f,  0.5f,
-                                0x1.fffffep-1f, 1.0f,      0x1.000002p0f, 1.5f,    2.0f,
-                                3.0f,           4.0f,      1e5f,          0x1p24f, 0x1.fffffep23f,
-                                1e30f,          3e38f,     INFINITY,      NAN};
+  std::vector<float> special = {0.0f, 0x1p-149f, 0x1p-126f, 1e-20f,  0.5f,           0x1.fffffep-1f, 1.0f,  0x1.000002p0f, 1.5f, 2.0f,
+                                3.0f, 4.0f,      1e5f,      0x1p24f, 0x1.fffffep23f, 1e30f,          3e38f, INFINITY,      NAN};
   size_t n = special.size();
   for (size_t i = 0; i < n; ++i) special.push_back(-special[i]);
   for (float a : special) {
@@ -234,9 +227,8 @@ TEST_P(PairSweep, StaysWithinItsBound) {
     if (error > worst) worst = error, at = i;
   }
   results()[std::string(ir::name_of(op))] = {worst, x[at], z[at]};
-  EXPECT_LE(worst, ir::info(op).ulp32)
-      << "at " << x[at] << ", " << y[at] << " got " << z[at] << ", exact "
-      << test::reference(op, double{x[at]}, double{y[at]});
+  EXPECT_LE(worst, ir::info(op).ulp32) << "at " << x[at] << ", " << y[at] << " got " << z[at] << ", exact "
+                                       << test::reference(op, double{x[at]}, double{y[at]});
 }
 
 INSTANTIATE_TEST_SUITE_P(Float32, PairSweep, testing::ValuesIn(functions(2)),

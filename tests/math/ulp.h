@@ -32,8 +32,7 @@ double ulp_error(T got, R want) {
     if (std::isinf(want) || std::signbit(got) != std::signbit(rounded)) return wrong;
     R top = std::ldexp(R(1), std::numeric_limits<T>::max_exponent);
     R value = std::isinf(got) ? (std::signbit(got) ? -top : top) : R(got);
-    return static_cast<double>(std::fabs(value - want) /
-                               ulp_of<T, R>(R(std::numeric_limits<T>::max())));
+    return static_cast<double>(std::fabs(value - want) / ulp_of<T, R>(R(std::numeric_limits<T>::max())));
   }
   if (want == 0) return got == 0 && std::signbit(got) == std::signbit(want) ? 0 : wrong;
   if (got == 0 && std::signbit(got) != std::signbit(want)) return wrong;

@@ -31,18 +31,14 @@ class ClassMemory {
  public:
   explicit ClassMemory(unsigned seed) : lines_(floats / 16) {
     std::mt19937 random(seed);
-    for (size_t k = 0; k < floats; ++k)
-      data()[k] = static_cast<float>(static_cast<int>(random() % 4001) - 2000) / 64;
+    for (size_t k = 0; k < floats; ++k) data()[k] = static_cast<float>(static_cast<int>(random() % 4001) - 2000) / 64;
   }
   float* data() { return lines_[0].x; }
   float* place(const Operand& o) {
-    return data() + class_floats * static_cast<size_t>(o.cls) +
-           static_cast<size_t>(std::max(o.page, 0)) * 64;
+    return data() + class_floats * static_cast<size_t>(o.cls) + static_cast<size_t>(std::max(o.page, 0)) * 64;
   }
   std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(lines_)); }
-  bool operator==(const ClassMemory& other) const {
-    return std::memcmp(lines_.data(), other.lines_.data(), floats * 4) == 0;
-  }
+  bool operator==(const ClassMemory& other) const { return std::memcmp(lines_.data(), other.lines_.data(), floats * 4) == 0; }
 
  private:
   std::vector<Line> lines_;
@@ -54,9 +50,7 @@ Runtime& on(const char* backend) {
   return name == "cpu" ? cpu : name == "null" ? null : interp;
 }
 
-std::vector<Call> calls(std::string_view text) {
-  return sigmatics::calls_of(sigmatics::parse_circuit(text));
-}
+std::vector<Call> calls(std::string_view text) { return sigmatics::calls_of(sigmatics::parse_circuit(text)); }
 
 void run(const char* backend, const std::vector<Call>& list, ClassMemory& memory) {
   run_circuit(on(backend), lower_circuit(sigmatics::effects_of(list).steps), memory.bytes());
@@ -130,18 +124,11 @@ TEST(Circuits, DoWhatTheyMeanOnEveryBackend) {
 }
 
 TEST(Circuits, BecomeOneProgramWithoutIntermediateStores) {
-  auto kernels = lower_circuit(
-      sigmatics::effects_of(calls("copy@c1->c2 . swap@c2<->c3 . merge@c3[c1,c4] . copy@c4->c5"))
-          .steps);
+  auto kernels = lower_circuit(sigmatics::effects_of(calls("copy@c1->c2 . swap@c2<->c3 . merge@c3[c1,c4] . copy@c4->c5")).steps);
   ASSERT_EQ(kernels.size(), 1u);
-  EXPECT_EQ(kernels[0].program.loop().stages[0].body.instrs.size(), 2u + 1u + 4u)
-      << "loads of c1 and c3, one sum, stores of c2 to c5";
-  EXPECT_TRUE(
-      lower_circuit(sigmatics::effects_of(calls("swap@c1<->c2 . swap@c1<->c2")).steps).empty());
-  EXPECT_EQ(lower_circuit(
-                sigmatics::effects_of(calls("copy@c1->c2 . copy@c1@3->c2@4 . copy@c2->c3")).steps)
-                .size(),
-            3u)
+  EXPECT_EQ(kernels[0].program.loop().stages[0].body.instrs.size(), 2u + 1u + 4u) << "loads of c1 and c3, one sum, stores of c2 to c5";
+  EXPECT_TRUE(lower_circuit(sigmatics::effects_of(calls("swap@c1<->c2 . swap@c1<->c2")).steps).empty());
+  EXPECT_EQ(lower_circuit(sigmatics::effects_of(calls("copy@c1->c2 . copy@c1@3->c2@4 . copy@c2->c3")).steps).size(), 3u)
       << "pages and whole classes do not share a program";
 }
 
@@ -197,12 +184,9 @@ TEST(Circuits, VariantsComputeWhatTheirNamesSay) {
       else if (std::isinf(expected))
         ASSERT_EQ(got, expected) << name_of(v);
       else
-        ASSERT_NEAR(got, static_cast<float>(expected), 1e-6 * std::abs(expected) + 1e-30)
-            << name_of(v) << " of " << before.place({3})[j];
-      ASSERT_TRUE(std::memcmp(native.place({5}) + j, interpreted.place({5}) + j, 4) == 0 ||
-                  std::isnan(got))
-          << name_of(v) << " of " << before.place({3})[j] << ": " << native.place({5})[j] << ", "
-          << interpreted.place({5})[j];
+        ASSERT_NEAR(got, static_cast<float>(expected), 1e-6 * std::abs(expected) + 1e-30) << name_of(v) << " of " << before.place({3})[j];
+      ASSERT_TRUE(std::memcmp(native.place({5}) + j, interpreted.place({5}) + j, 4) == 0 || std::isnan(got))
+          << name_of(v) << " of " << before.place({3})[j] << ": " << native.place({5})[j] << ", " << interpreted.place({5})[j];
     }
     c.variant = splits ? Variant::add : Variant::sub;
     EXPECT_THROW(run("interp", {c}, native), Error);

@@ -176,9 +176,7 @@ TEST(LateQueues, WaitingForAllEndsWhileQueuesComeAndGo) {
 // Results where the test wants them: on the device.
 class OnDevice : public Outputs {
  public:
-  void* allocate(int, size_t bytes, Frame& frame) override {
-    return block = FakeDevice::instance().allocate(bytes, frame.stream);
-  }
+  void* allocate(int, size_t bytes, Frame& frame) override { return block = FakeDevice::instance().allocate(bytes, frame.stream); }
   void* block = nullptr;
 };
 

@@ -116,8 +116,7 @@ TEST_F(DiskCacheTest, RefusesAFolderThatOthersMayWriteTo) {
 TEST_F(DiskCacheTest, StaysWithinItsLimitAndKeepsTheRecent) {
   DiskCache cache(root_ / "c", 40'000);
   Fingerprint last;
-  for (int i = 0; i < 60; ++i)
-    cache.put(last = fingerprint("k" + std::to_string(i)), std::string(2000, 'x'));
+  for (int i = 0; i < 60; ++i) cache.put(last = fingerprint("k" + std::to_string(i)), std::string(2000, 'x'));
   EXPECT_LE(cache.info().bytes, 40'000u + 40'000u / 8);
   EXPECT_TRUE(cache.get(last));
 }
@@ -158,8 +157,7 @@ TEST_F(DiskCacheTest, DropsDamagedMappedEntries) {
         f.put(static_cast<char>(c ^ 1 << bit));
       })) << "byte "
           << at << " bit " << bit;
-  for (int size : {0, 10, 4096, 4395, 4397})
-    EXPECT_TRUE(refused([&](const fs::path& entry) { fs::resize_file(entry, size); })) << size;
+  for (int size : {0, 10, 4096, 4395, 4397}) EXPECT_TRUE(refused([&](const fs::path& entry) { fs::resize_file(entry, size); })) << size;
   EXPECT_FALSE(refused([](const fs::path&) {}));
 }
 
@@ -183,8 +181,7 @@ TEST_F(DiskCacheTest, ArchivesLieThereUntilTheFolderOutgrowsItsLimit) {
 TEST_F(DiskCacheTest, MappedEntriesGoBeforeMachineCode) {
   DiskCache cache(root_ / "c", 100'000);
   cache.put(key_, std::string(2000, 'k'));
-  for (int i = 0; i < 20; ++i)
-    cache.put_mapped(fingerprint("p" + std::to_string(i)), bytes_of(std::string(20'000, 'w')));
+  for (int i = 0; i < 20; ++i) cache.put_mapped(fingerprint("p" + std::to_string(i)), bytes_of(std::string(20'000, 'w')));
   EXPECT_LE(cache.info().bytes, 125'000u);
   EXPECT_TRUE(cache.get(key_));
   EXPECT_TRUE(cache.map(fingerprint("p19"), 20'000));
@@ -201,9 +198,7 @@ TEST_F(DiskCacheTest, ManyThreadsAtOnceSeeWholeEntries) {
       for (int i = 0; i < 100; ++i) {
         cache.put(key_, std::string(5000, static_cast<char>('a' + t)));
         auto got = cache.get(key_);
-        if (got &&
-            (got->size() != 5000 || got->find_first_not_of(got->front()) != std::string::npos))
-          ++wrong;
+        if (got && (got->size() != 5000 || got->find_first_not_of(got->front()) != std::string::npos)) ++wrong;
       }
     });
   threads.clear();

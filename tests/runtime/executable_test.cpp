@@ -55,15 +55,15 @@ class ExecutableTest : public testing::TestWithParam<const char*> {
   std::shared_ptr<Executable> compile(std::vector<bool> statics = {}) {
     return Executable::compile(g, {false, false, std::move(statics)}, runtime);
   }
-  Outcome call(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols, Vectors& out,
-               Host* host = nullptr, Kept* kept = nullptr) {
+  Outcome call(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols, Vectors& out, Host* host = nullptr,
+               Kept* kept = nullptr) {
     auto frame = e.lease();
     Outcome outcome = e.run({inputs.data(), symbols.data(), kept}, out, host, *frame);
     e.give_back(std::move(frame));
     return outcome;
   }
-  int32_t run(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols, Vectors& out,
-              Host* host = nullptr, Kept* kept = nullptr) {
+  int32_t run(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols, Vectors& out, Host* host = nullptr,
+              Kept* kept = nullptr) {
     return call(e, std::move(inputs), std::move(symbols), out, host, kept).status;
   }
 
@@ -97,15 +97,13 @@ TEST_P(ExecutableTest, OneCompilationServesEverySize) {
     Vectors out;
     ASSERT_EQ(run(*e, {in.data()}, {size}, out), 0);
     ASSERT_EQ(out.data[0].size(), static_cast<size_t>(size));
-    for (size_t i = 0; i < out.data[0].size(); ++i)
-      EXPECT_EQ(out.data[0][i], 18 * static_cast<float>(i) + 6);
+    for (size_t i = 0; i < out.data[0].size(); ++i) EXPECT_EQ(out.data[0][i], 18 * static_cast<float>(i) + 6);
   }
   EXPECT_EQ(e->report().kernels, 1);
 }
 
 TEST_P(ExecutableTest, StaticParametersAreReadAgainOnlyWhereNothingIsKept) {
-  Value x = g.parameter(0, DType::f32, {16, 8}, {8, 1}),
-        w = g.parameter(1, DType::f32, {8, 4}, {4, 1});
+  Value x = g.parameter(0, DType::f32, {16, 8}, {8, 1}), w = g.parameter(1, DType::f32, {8, 4}, {4, 1});
   output(g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}));
   auto e = compile({false, true});
   if (e->plan().cache.empty()) GTEST_SKIP() << "this backend packs nothing";
@@ -138,9 +136,7 @@ TEST_P(ExecutableTest, CallsMayOverlap) {
       std::vector<float> in(64 * 64, static_cast<float>(t));
       for (int i = 0; i < 50; ++i) {
         Vectors out;
-        if (run(*e, {in.data()}, {}, out) != 0 ||
-            out.data[0][777] != -4096.0f * static_cast<float>(t * t * t))
-          ++wrong;
+        if (run(*e, {in.data()}, {}, out) != 0 || out.data[0][777] != -4096.0f * static_cast<float>(t * t * t)) ++wrong;
       }
     });
   threads.clear();
@@ -149,8 +145,7 @@ TEST_P(ExecutableTest, CallsMayOverlap) {
 
 TEST_P(ExecutableTest, HostCallsRunBetweenKernels) {
   Value x = g.parameter(0, DType::f32, {8}, {1});
-  Value call =
-      g.make(Op::host_call, {g.unary(Op::neg, x)}, {{0}, {}, 0, "double"}, DType::host, Shape{});
+  Value call = g.make(Op::host_call, {g.unary(Op::neg, x)}, {{0}, {}, 0, "double"}, DType::host, Shape{});
   Value r = g.make(Op::host_result, {call}, {{0}, {1}, 0, ""}, DType::f32, Shape{8});
   output(g.binary(Op::add, r, x));
   auto e = compile();
@@ -223,8 +218,7 @@ TEST_P(ExecutableTest, FaultsBelongToTheCallThatHasThem) {
 // What a call was given stays as long as the call, whoever keeps something else meanwhile; a call
 // that its host fails leaves the others alone.
 TEST_P(ExecutableTest, CallsOverlapWithOthersThatKeepAndFail) {
-  Value x = g.parameter(0, DType::f32, {16, 8}, {8, 1}),
-        w = g.parameter(1, DType::f32, {8, 8}, {8, 1});
+  Value x = g.parameter(0, DType::f32, {16, 8}, {8, 1}), w = g.parameter(1, DType::f32, {8, 8}, {8, 1});
   Value y = g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""});
   Value row = g.reduce(Op::reduce_sum, y, {0});
   Value call = g.make(Op::host_call, {row}, {{0}, {}, 0, "double"}, DType::host, Shape{});

@@ -48,11 +48,8 @@ class SlowBackend final : public Backend {
     if (fails) fail(ErrorCode::unsupported, "this time it fails");
     return interp_->compile(program);
   }
-  Kernel load(const atlas::Program& program, std::string_view code) const override {
-    return interp_->load(program, code);
-  }
-  std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
-                                     std::span<const std::shared_ptr<const Kernel>> kernels,
+  Kernel load(const atlas::Program& program, std::string_view code) const override { return interp_->load(program, code); }
+  std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps, std::span<const std::shared_ptr<const Kernel>> kernels,
                                      CodeStore& store) const override {
     return interp_->launcher(steps, kernels, store);
   }
@@ -115,8 +112,7 @@ TEST(KernelCache, KernelsThatNothingUsesDoNotPileUp) {
   }
   EXPECT_LE(most, 1100u);
   const auto misses = cache.stats().misses;
-  for (size_t i = 0; i < used.size(); ++i)
-    EXPECT_EQ(cache.get(program_of(500 * static_cast<int>(i + 1))), used[i]);
+  for (size_t i = 0; i < used.size(); ++i) EXPECT_EQ(cache.get(program_of(500 * static_cast<int>(i + 1))), used[i]);
   EXPECT_EQ(cache.stats().misses, misses);
 }
 

@@ -54,8 +54,7 @@ TEST(LaneCache, OneProcessCompilesForAll) {
   EXPECT_EQ(source_in(second), KernelSource::disk);
 
   // What is in the cache but is no code for this program is compiled anew.
-  const Fingerprint key =
-      fingerprint("lanes " + atlas::fingerprint(program).hex() + cpu->code_key());
+  const Fingerprint key = fingerprint("lanes " + atlas::fingerprint(program).hex() + cpu->code_key());
   second.disk().put(key, "no machine code");
   KernelCache third(*cpu, folder, 1 << 20);
   EXPECT_EQ(source_in(third), KernelSource::compiled);
@@ -64,8 +63,7 @@ TEST(LaneCache, OneProcessCompilesForAll) {
   KernelCache interpreted(*interp, folder, 1 << 20);
   EXPECT_EQ(source_in(interpreted), KernelSource::compiled);
   EXPECT_EQ(source_in(interpreted), KernelSource::memory);
-  EXPECT_THROW(third.get_lanes(atlas::assemble_lane("atlas lane 1\nadd.i32 r0, r1, r2\n")),
-               atlas::LaneError);
+  EXPECT_THROW(third.get_lanes(atlas::assemble_lane("atlas lane 1\nadd.i32 r0, r1, r2\n")), atlas::LaneError);
   fs::remove_all(folder);
 }
 

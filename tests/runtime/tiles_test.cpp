@@ -55,12 +55,11 @@ class TileGraph : public testing::Test {
   }
 
   // x · w with a [m, k] and w [k, n]; w as it lies in memory, or transposed.
-  std::shared_ptr<Executable> product(Expr m, int64_t k, int64_t n, int precision, bool w_static,
-                                      bool w_transposed = false, DType type = DType::f32) {
+  std::shared_ptr<Executable> product(Expr m, int64_t k, int64_t n, int precision, bool w_static, bool w_transposed = false,
+                                      DType type = DType::f32) {
     graph_->num_symbols = m.is_const() ? 0 : 1;
     Value x = graph_->parameter(0, DType::f32, {m, k}, {k, 1});
-    Value w = w_transposed ? graph_->parameter(1, DType::f32, {n, k}, {k, 1})
-                           : graph_->parameter(1, DType::f32, {k, n}, {n, 1});
+    Value w = w_transposed ? graph_->parameter(1, DType::f32, {n, k}, {k, 1}) : graph_->parameter(1, DType::f32, {k, n}, {n, 1});
     if (w_transposed) w = graph_->permute(w, {1, 0});
     if (type != DType::f32) x = graph_->cast(x, type), w = graph_->cast(w, type);
     Value y = graph_->make(Op::dot_general, {x, w}, {{precision}, {}, 0, ""});
@@ -90,8 +89,7 @@ class TileGraph : public testing::Test {
       for (int64_t j = 0; j < n; ++j) {
         double sum = 0, size = 0;
         for (int64_t p = 0; p < k; ++p) {
-          double t = double{x[static_cast<size_t>(i * k + p)]} *
-                     w[static_cast<size_t>(w_transposed ? j * k + p : p * n + j)];
+          double t = double{x[static_cast<size_t>(i * k + p)]} * w[static_cast<size_t>(w_transposed ? j * k + p : p * n + j)];
           sum += t;
           size += std::abs(t);
         }
@@ -197,8 +195,7 @@ TEST_F(TileGraph, bytes_that_are_new_in_each_call) {
       const atlas::Program* p = tile_product(*e);
       ASSERT_TRUE(p);
       EXPECT_EQ(p->buffers[static_cast<size_t>(p->product().packed_rhs)].dtype, DType::u32);
-      auto a = random_bytes(static_cast<size_t>(m * k), 1),
-           b = random_bytes(static_cast<size_t>(k * n), 2);
+      auto a = random_bytes(static_cast<size_t>(m * k), 1), b = random_bytes(static_cast<size_t>(k * n), 2);
       Bytes out;
       auto frame = e->lease();
       void* inputs[] = {a.data(), b.data()};
@@ -214,8 +211,7 @@ TEST_F(TileGraph, bytes_that_are_new_in_each_call) {
           int32_t sum = 0;
           for (int64_t t = 0; t < k; ++t) {
             const int8_t v = b[static_cast<size_t>(t * n + j)];
-            sum += a[static_cast<size_t>(i * k + t)] *
-                   (right == DType::u8 ? static_cast<uint8_t>(v) : v);
+            sum += a[static_cast<size_t>(i * k + t)] * (right == DType::u8 ? static_cast<uint8_t>(v) : v);
           }
           wrong += out.data[static_cast<size_t>(i * n + j)] != sum;
         }
@@ -235,10 +231,8 @@ class TilePacking : public testing::Test {
   std::string packing(DType type, bool turned) {
     Graph g;
     Value x = g.parameter(0, type, {1024, 256}, {256, 1});
-    Value w = turned ? g.permute(g.parameter(1, type, {192, 256}, {256, 1}), {1, 0})
-                     : g.parameter(1, type, {256, 192}, {192, 1});
-    Value y =
-        g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}, type == DType::i8 ? DType::i32 : type);
+    Value w = turned ? g.permute(g.parameter(1, type, {192, 256}, {256, 1}), {1, 0}) : g.parameter(1, type, {256, 192}, {192, 1});
+    Value y = g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}, type == DType::i8 ? DType::i32 : type);
     g.outputs.push_back({y, contiguous_strides(y->shape), -1});
     auto e = Executable::compile(g, {}, runtime_);
     const auto& programs = e->plan().programs;
@@ -249,12 +243,10 @@ class TilePacking : public testing::Test {
 
   // None of the elements is read by itself.
   static void expect_vectors(const std::string& text) {
-    for (const char* slow : {"vpinsr", "vpextr", "gather"})
-      EXPECT_EQ(text.find(slow), std::string::npos) << slow;
+    for (const char* slow : {"vpinsr", "vpextr", "gather"}) EXPECT_EQ(text.find(slow), std::string::npos) << slow;
   }
 
-  cpu::Target target_ =
-      cpu::with_tiles(cpu::with_dots(cpu::generic_target(cpu::Isa::avx512), false, true));
+  cpu::Target target_ = cpu::with_tiles(cpu::with_dots(cpu::generic_target(cpu::Isa::avx512), false, true));
   std::shared_ptr<Runtime> runtime_;
 };
 
@@ -267,8 +259,7 @@ TEST_F(TilePacking, for_the_call_takes_whole_vectors) {
     std::istringstream text(code);
     int stores = 0, loads = 0;
     for (std::string line; std::getline(text, line);) {
-      stores += line.find("vmov") != std::string::npos &&
-                line.find("\t%zmm") != std::string::npos && line.find("(%") != std::string::npos;
+      stores += line.find("vmov") != std::string::npos && line.find("\t%zmm") != std::string::npos && line.find("(%") != std::string::npos;
       loads += line.find("vpmovzx") != std::string::npos;
       EXPECT_EQ(line.find("vpshufb"), std::string::npos) << line;
     }
@@ -316,10 +307,8 @@ TEST_F(TilePacking, along_k_takes_squares) {
 Value windows(Graph& g, Value x, int64_t size) {
   const int64_t out = x->shape[0].constant_value() - size + 1;
   const Expr channels = x->shape[2];
-  x = g.make(Op::window, {x}, {{0, 1, 1}, {}, 0, ""}, {},
-             Shape{Expr(out), x->shape[1], channels, Expr(size)});
-  x = g.make(Op::window, {x}, {{1, 1, 1}, {}, 0, ""}, {},
-             Shape{Expr(out), Expr(out), channels, Expr(size), Expr(size)});
+  x = g.make(Op::window, {x}, {{0, 1, 1}, {}, 0, ""}, {}, Shape{Expr(out), x->shape[1], channels, Expr(size)});
+  x = g.make(Op::window, {x}, {{1, 1, 1}, {}, 0, ""}, {}, Shape{Expr(out), Expr(out), channels, Expr(size), Expr(size)});
   x = g.permute(x, {0, 1, 3, 4, 2});
   return g.reshape(x, {Expr(out * out), Expr(size * size) * channels});
 }
@@ -338,18 +327,15 @@ TEST_F(TileGraph, convolutions_of_bfloat16_and_bytes_are_tile_products) {
       const int64_t k = size == 1 ? deep : depth;
       Value w = graph_->parameter(1, given, {k, results}, {results, 1});
       if (!bytes) x = graph_->cast(x, type), w = graph_->cast(w, type);
-      Value y = graph_->make(Op::dot_general, {windows(*graph_, x, size), w}, {{0}, {}, 0, ""},
-                             bytes ? DType::i32 : DType::bf16);
+      Value y = graph_->make(Op::dot_general, {windows(*graph_, x, size), w}, {{0}, {}, 0, ""}, bytes ? DType::i32 : DType::bf16);
       if (!bytes) y = graph_->cast(y, DType::f32);
       graph_->outputs.push_back({y, contiguous_strides(y->shape), -1});
       auto e = Executable::compile(*graph_, {false, false, {false, true}}, runtime_);
       const atlas::Program* p = tile_product(*e);
       ASSERT_TRUE(p);
       EXPECT_EQ(p->product().terms, bytes ? 0 : 1);
-      auto image = random_bytes(static_cast<size_t>(side * side * deep), 3),
-           weight = random_bytes(static_cast<size_t>(k * results), 4);
-      std::vector<float> wide_image(image.begin(), image.end()),
-          wide_weight(weight.begin(), weight.end());
+      auto image = random_bytes(static_cast<size_t>(side * side * deep), 3), weight = random_bytes(static_cast<size_t>(k * results), 4);
+      std::vector<float> wide_image(image.begin(), image.end()), wide_weight(weight.begin(), weight.end());
       Bytes ints;
       Floats floats;
       auto frame = e->lease();
@@ -368,15 +354,13 @@ TEST_F(TileGraph, convolutions_of_bfloat16_and_bytes_are_tile_products) {
           double sum = 0, magnitude = 0;
           for (int64_t t = 0; t < k; ++t) {
             const int64_t tap = t / deep, row = i / out + tap / size, column = i % out + tap % size;
-            const double term =
-                double{wide_image[static_cast<size_t>((row * side + column) * deep + t % deep)]} *
-                wide_weight[static_cast<size_t>(t * results + j)];
+            const double term = double{wide_image[static_cast<size_t>((row * side + column) * deep + t % deep)]} *
+                                wide_weight[static_cast<size_t>(t * results + j)];
             sum += term;
             magnitude += std::abs(term);
           }
           const auto at = static_cast<size_t>(i * results + j);
-          wrong += bytes ? ints.data[at] != sum
-                         : !(std::abs(floats.data[at] - sum) <= 0x1p-8 * magnitude);
+          wrong += bytes ? ints.data[at] != sum : !(std::abs(floats.data[at] - sum) <= 0x1p-8 * magnitude);
         }
       EXPECT_EQ(wrong, 0);
     }

@@ -19,8 +19,7 @@ TEST(CheckPlanned, NamesThePlaceAndShowsTheProgram) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::internal);
     const std::string text = e.what();
-    EXPECT_TRUE(text.starts_with("internal error in schedule: buffer b0: extent -4 is negative\n"))
-        << text;
+    EXPECT_TRUE(text.starts_with("internal error in schedule: buffer b0: extent -4 is negative\n")) << text;
     EXPECT_NE(text.find(atlas::disassemble(program)), text.npos) << text;
   }
 }
@@ -44,11 +43,8 @@ TEST(CheckPlanned, RefusesWhatStandsForAnotherExpression) {
   };
   const Expr at = Expr::axis(0, Expr(8)), bounded = Expr::bounded(at, Expr(8));
   EXPECT_EQ(fault_with(Expr(8), at), "");
-  EXPECT_NE(fault_with(Expr(8), bounded).find("<i0> stands for another expression"),
-            std::string::npos);
-  EXPECT_NE(
-      fault_with(Expr::bounded(Expr(8), Expr(9)), at).find("<8> stands for another expression"),
-      std::string::npos);
+  EXPECT_NE(fault_with(Expr(8), bounded).find("<i0> stands for another expression"), std::string::npos);
+  EXPECT_NE(fault_with(Expr::bounded(Expr(8), Expr(9)), at).find("<8> stands for another expression"), std::string::npos);
 }
 
 }  // namespace

@@ -26,21 +26,16 @@ Features features_of(const Plan& plan) {
     f.parts += p.product().parts > 1;
     f.winograd += p.product().winograd;
     f.packed += p.product().packed_rhs >= 0;
-    f.symbolic += std::ranges::any_of(p.product().axes,
-                                      [](const atlas::Axis& a) { return !a.extent.is_const(); });
+    f.symbolic += std::ranges::any_of(p.product().axes, [](const atlas::Axis& a) { return !a.extent.is_const(); });
   }
   return f;
 }
 
 class Model {
  public:
-  Value input(const Shape& shape, DType t = DType::f32) {
-    return g.parameter(next_++, t, shape, contiguous_strides(shape));
-  }
+  Value input(const Shape& shape, DType t = DType::f32) { return g.parameter(next_++, t, shape, contiguous_strides(shape)); }
   /// Parameters from number 100 on are weights.
-  Value weight(const Shape& shape, DType t = DType::f32) {
-    return g.parameter(next_weight_++, t, shape, contiguous_strides(shape));
-  }
+  Value weight(const Shape& shape, DType t = DType::f32) { return g.parameter(next_weight_++, t, shape, contiguous_strides(shape)); }
   Value dot(Value a, Value b) { return g.make(Op::dot_general, {a, b}, {.ints = {0}}); }
   Value relu(Value x) { return g.binary(Op::max, x, g.number(x->dtype, 0, x->shape)); }
   Value add(Value a, Value b) { return g.binary(Op::add, a, g.broadcast(b, a->shape)); }
@@ -51,13 +46,11 @@ class Model {
     int64_t n = size(x, 0), c = size(x, 1) / groups, pad = kernel / 2;
     int64_t h = size(x, 2) + 2 * pad, w = size(x, 3) + 2 * pad;
     int64_t oh = (h - kernel) / stride + 1, ow = (w - kernel) / stride + 1;
-    if (kernel == 1 && stride == 1 && groups == 1)
-      return g.reshape(g.permute(x, {0, 2, 3, 1}), {n * h * w, c});
+    if (kernel == 1 && stride == 1 && groups == 1) return g.reshape(g.permute(x, {0, 2, 3, 1}), {n * h * w, c});
     x = g.reshape(g.permute(x, {0, 2, 3, 1}), {n, h - 2 * pad, w - 2 * pad, groups, c});
     x = g.pad(x, {0, pad, pad, 0, 0}, {n, h, w, groups, c}, 0);
     x = g.make(Op::window, {x}, {.ints = {1, stride, 1}}, {}, Shape{n, oh, w, groups, c, kernel});
-    x = g.make(Op::window, {x}, {.ints = {2, stride, 1}}, {},
-               Shape{n, oh, ow, groups, c, kernel, kernel});
+    x = g.make(Op::window, {x}, {.ints = {2, stride, 1}}, {}, Shape{n, oh, ow, groups, c, kernel, kernel});
     x = g.permute(x, {3, 0, 1, 2, 5, 6, 4});
     if (groups == 1) return g.reshape(x, {n * oh * ow, kernel * kernel * c});
     return g.reshape(x, {groups, n * oh * ow, kernel * kernel * c});
@@ -114,19 +107,14 @@ void run_time_gates(Model& m) {
   m.output(m.g.binary(Op::mul, half(0), half(32)));
 }
 
-void first_layer(Model& m) {
-  m.output(m.convolve(m.convolve(m.input({1, 3, 18, 24}), 32, 3, 2, 1), 32, 3, 1, 32));
-}
+void first_layer(Model& m) { m.output(m.convolve(m.convolve(m.input({1, 3, 18, 24}), 32, 3, 2, 1), 32, 3, 1, 32)); }
 void depthwise(Model& m) { m.output(m.convolve(m.input({2, 24, 9, 8}), 24, 3, 2, 24)); }
-void depthwise_of_planes(Model& m) {
-  m.output(m.convolve(m.input({2, 24, 9, 40}), 24, 3, 1, 24));
-}
+void depthwise_of_planes(Model& m) { m.output(m.convolve(m.input({2, 24, 9, 40}), 24, 3, 1, 24)); }
 // The columns of two depthwise convolutions by turns, as of a strided gradient.
 void interleaved_planes(Model& m) {
   Value x = m.input({1, 8, 6, 20});
   std::vector<Value> kinds;
-  for (int64_t kernel : {3, 5})
-    kinds.push_back(m.g.reshape(m.convolve(x, 8, kernel, 1, 8), {1, 8, 6, 20, 1}));
+  for (int64_t kernel : {3, 5}) kinds.push_back(m.g.reshape(m.convolve(x, 8, kernel, 1, 8), {1, 8, 6, 20, 1}));
   Value y = m.g.make(Op::concat, kinds, {.ints = {4}}, {}, Shape{1, 8, 6, 20, 2});
   m.output(m.g.reshape(y, {1, 8, 6, 40}));
 }
@@ -197,14 +185,11 @@ TEST_P(MachineTest, PlansForPoorMachinesGiveTheSameBits) {
     EXPECT_EQ(has.products, 0);
     EXPECT_GT(lacks.products, 0);
   }
-  EXPECT_EQ(
-      lacks.tails + lacks.parts + lacks.winograd + lacks.symbolic + lacks.packed + lacks.boundary,
-      0);
+  EXPECT_EQ(lacks.tails + lacks.parts + lacks.winograd + lacks.symbolic + lacks.packed + lacks.boundary, 0);
   EXPECT_EQ(test::run_plan(with, c.symbols), test::run_plan(without, c.symbols)) << print(without);
 }
 
-INSTANTIATE_TEST_SUITE_P(Graphs, MachineTest, testing::ValuesIn(cases),
-                         [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Graphs, MachineTest, testing::ValuesIn(cases), [](const auto& each) { return std::string(each.param.name); });
 
 TEST(Machine, WinogradsMethodIsOneOfUnrolledWindows) {
   Model m;

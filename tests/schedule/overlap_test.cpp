@@ -22,19 +22,16 @@ std::vector<int> ordered(const Needs& needs, const std::vector<Timing>& timing) 
 
 TEST(Overlap, WorkRunsBetweenTheBeginningAndTheEnd) {
   // 0 → 1 (early) → 2 (late) → 3; 4 → 5 needs neither
-  EXPECT_EQ(ordered({{}, {0}, {1}, {2}, {}, {4}}, {any, early, late, any, any, any}),
-            (std::vector<int>{0, 1, 4, 5, 2, 3}));
+  EXPECT_EQ(ordered({{}, {0}, {1}, {2}, {}, {4}}, {any, early, late, any, any, any}), (std::vector<int>{0, 1, 4, 5, 2, 3}));
 }
 
 TEST(Overlap, WhatABeginningNeedsComesFirst) {
-  EXPECT_EQ(ordered({{}, {}, {1}, {2}, {0, 3}}, {any, any, early, late, any}),
-            (std::vector<int>{1, 2, 0, 3, 4}));
+  EXPECT_EQ(ordered({{}, {}, {1}, {2}, {0, 3}}, {any, any, early, late, any}), (std::vector<int>{1, 2, 0, 3, 4}));
 }
 
 TEST(Overlap, BeginningsKeepTheirOrder) {
   // Step 0 takes long to be ready, step 3 does not.
-  EXPECT_EQ(ordered({{}, {0}, {1}, {}, {2}, {3}}, {any, any, early, early, late, late}),
-            (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(ordered({{}, {0}, {1}, {}, {2}, {3}}, {any, any, early, early, late, late}), (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
 TEST(Overlap, RandomOrdersHold) {

@@ -16,13 +16,9 @@ using ir::Value;
 
 class PlanTest : public testing::Test {
  protected:
-  Value input(Shape shape, DType t = DType::f32) {
-    return g.parameter(next_++, t, shape, contiguous_strides(shape));
-  }
+  Value input(Shape shape, DType t = DType::f32) { return g.parameter(next_++, t, shape, contiguous_strides(shape)); }
   /// Parameters from number 100 on are weights.
-  Value weight(Shape shape) {
-    return g.parameter(next_weight_++, DType::f32, shape, contiguous_strides(shape));
-  }
+  Value weight(Shape shape) { return g.parameter(next_weight_++, DType::f32, shape, contiguous_strides(shape)); }
   void output(Value v) { g.outputs.push_back({v, contiguous_strides(v->shape), -1}); }
   Value keep(Value reduced, const Shape& full, size_t axis) {
     Shape unit = full;
@@ -33,8 +29,7 @@ class PlanTest : public testing::Test {
   Value add(Value a, Value b) { return g.binary(Op::add, a, g.broadcast(b, a->shape)); }
   Value softmax(Value x, size_t axis) {
     auto a = static_cast<int64_t>(axis);
-    Value e = g.unary(Op::exp,
-                      g.binary(Op::sub, x, keep(g.reduce(Op::reduce_max, x, {a}), x->shape, axis)));
+    Value e = g.unary(Op::exp, g.binary(Op::sub, x, keep(g.reduce(Op::reduce_max, x, {a}), x->shape, axis)));
     return g.binary(Op::div, e, keep(g.reduce(Op::reduce_sum, e, {a}), x->shape, axis));
   }
   Value layer_norm(Value x, const Expr& n) {
@@ -42,13 +37,10 @@ class PlanTest : public testing::Test {
     auto a = static_cast<int64_t>(axis);
     Shape outer(x->shape.begin(), x->shape.end() - 1);
     Value count = g.number(DType::f32, static_cast<double>(n.constant_value()), outer);
-    Value d =
-        g.binary(Op::sub, x,
-                 keep(g.binary(Op::div, g.reduce(Op::reduce_sum, x, {a}), count), x->shape, axis));
+    Value d = g.binary(Op::sub, x, keep(g.binary(Op::div, g.reduce(Op::reduce_sum, x, {a}), count), x->shape, axis));
     Value var = g.binary(Op::div, g.reduce(Op::reduce_sum, g.binary(Op::mul, d, d), {a}), count);
     Value r = g.unary(Op::rsqrt, g.binary(Op::add, var, g.number(DType::f32, 1e-5, outer)));
-    Value y = g.binary(Op::mul, g.binary(Op::mul, d, keep(r, x->shape, axis)),
-                       g.broadcast(weight({n}), x->shape));
+    Value y = g.binary(Op::mul, g.binary(Op::mul, d, keep(r, x->shape, axis)), g.broadcast(weight({n}), x->shape));
     return add(y, weight({n}));
   }
   test::PanelMachine machine{32};
@@ -97,9 +89,8 @@ TEST_F(PlanTest, CoordinatesBehindPaddingAreNotDivided) {
   for (const auto& i : p.programs[0].loop().stages[0].body.instrs) {
     if (i.code != atlas::Code::load) continue;
     ++loads;
-    EXPECT_FALSE(i.expr.any_atom([](const Atom& a) {
-      return a.kind == Atom::Kind::floor_div || a.kind == Atom::Kind::mod;
-    })) << i.expr.str();
+    EXPECT_FALSE(i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::floor_div || a.kind == Atom::Kind::mod; }))
+        << i.expr.str();
   }
   EXPECT_EQ(loads, 1);
 }
@@ -110,8 +101,7 @@ TEST_F(PlanTest, SoftmaxIsOneKernelAndComputesItsExponentialsOnce) {
   ASSERT_EQ(runs(p), 1);
   int exponentials = 0;
   for (const auto& stage : p.programs[0].loop().stages)
-    for (const auto& i : stage.body.instrs)
-      exponentials += i.code == atlas::Code::arithmetic && i.op == Op::exp;
+    for (const auto& i : stage.body.instrs) exponentials += i.code == atlas::Code::arithmetic && i.op == Op::exp;
   EXPECT_EQ(exponentials, 1);
 }
 
@@ -121,8 +111,7 @@ TEST_F(PlanTest, SoftmaxOfManyLongRowsStaysWhole) {
   ASSERT_EQ(runs(p), 1);
   int exponentials = 0;
   for (const auto& stage : p.programs[0].loop().stages)
-    for (const auto& i : stage.body.instrs)
-      exponentials += i.code == atlas::Code::arithmetic && i.op == Op::exp;
+    for (const auto& i : stage.body.instrs) exponentials += i.code == atlas::Code::arithmetic && i.op == Op::exp;
   EXPECT_EQ(exponentials, 1);
 }
 
@@ -141,12 +130,9 @@ TEST_F(PlanTest, SumsOfSmallSquaresRunTheirLanesAlongPoints) {
     std::vector<int64_t> axes;
     bool points;
   };
-  const std::vector<Case> cases{{{64, 56, 2, 56, 2}, {2, 4}, true},
-                                {{64, 56, 4, 56, 4}, {2, 4}, true},
-                                {{64, 56, 2}, {2}, true},
-                                {{64, 56, 4}, {2}, false},
-                                {{64, 56, 2, 56, 8}, {2, 4}, false},
-                                {{64, 56, 2, 8, 2}, {2, 4}, false}};
+  const std::vector<Case> cases{
+      {{64, 56, 2, 56, 2}, {2, 4}, true}, {{64, 56, 4, 56, 4}, {2, 4}, true},  {{64, 56, 2}, {2}, true},
+      {{64, 56, 4}, {2}, false},          {{64, 56, 2, 56, 8}, {2, 4}, false}, {{64, 56, 2, 8, 2}, {2, 4}, false}};
   for (const Case& c : cases) output(g.reduce(Op::reduce_sum, input(c.shape), c.axes));
   Plan p = plan();
   for (const Step& s : p.steps) {
@@ -211,8 +197,7 @@ TEST_F(PlanTest, ALayerNormBehindAProductIsItsTail) {
   ASSERT_TRUE(p.programs.back().has_tail());
   // The sums lie where the norm goes: beside it there are only the inputs.
   int written = 0;
-  for (const atlas::Buffer& b : p.programs.back().buffers)
-    written += b.access == Access::write || b.access == Access::read_write;
+  for (const atlas::Buffer& b : p.programs.back().buffers) written += b.access == Access::write || b.access == Access::read_write;
   EXPECT_EQ(written, 1);
 }
 
@@ -250,8 +235,7 @@ TEST_F(PlanTest, WeightsOfFewBitsAreKeptAsTheyAre) {
   ASSERT_EQ(runs(p), 1);
   std::vector<std::pair<DType, int64_t>> kept;
   for (const Slot& slot : p.slots)
-    if (slot.kind == SlotKind::cached)
-      kept.emplace_back(slot.dtype, numel(slot.shape).constant_value());
+    if (slot.kind == SlotKind::cached) kept.emplace_back(slot.dtype, numel(slot.shape).constant_value());
   EXPECT_EQ(kept, (std::vector<std::pair<DType, int64_t>>{{DType::i8, 128 * 256}}));
 }
 
@@ -304,9 +288,7 @@ TEST_F(PlanTest, AConvolutionTakesNormAndResidualAndKeepsItsChannelsDensest) {
 TEST_F(PlanTest, LoopsKeepTheLayoutOfWhatTheyRead) {
   // exp of a channels-last image, read at two lines by what comes next.
   Value x = g.unary(Op::exp, g.permute(input({2, 8, 8, 32}), {0, 3, 1, 2}));
-  auto lines = [&](int64_t first) {
-    return g.slice(x, {0, 0, first, 0}, {2, 32, 7, 8}, {1, 1, 1, 1});
-  };
+  auto lines = [&](int64_t first) { return g.slice(x, {0, 0, first, 0}, {2, 32, 7, 8}, {1, 1, 1, 1}); };
   output(g.binary(Op::add, lines(0), lines(1)));
   Plan p = plan();
   EXPECT_EQ(runs(p), 2);
@@ -368,8 +350,7 @@ TEST_F(PlanTest, TapsOfAWeightAreWalkedBesideTheLanesThatGatherThem) {
 
 TEST_F(PlanTest, EqualLayersShareTheirPrograms) {
   Value x = input({32, 64});
-  for (int i = 0; i < 4; ++i)
-    x = layer_norm(g.binary(Op::add, dot(x, g.permute(weight({64, 64}), {1, 0})), x), 64);
+  for (int i = 0; i < 4; ++i) x = layer_norm(g.binary(Op::add, dot(x, g.permute(weight({64, 64}), {1, 0})), x), 64);
   output(x);
   Plan p = plan();
   EXPECT_EQ(runs(p), 8);
@@ -405,8 +386,7 @@ TEST_F(PlanTest, UpdatesOfParametersRunTogether) {
     Value next = g.binary(Op::add, count, g.number(DType::f32, 1));
     Value rate = g.broadcast(g.unary(Op::sqrt, next), {n});
     const auto first = static_cast<int>(parameter->attrs.ints[0]);
-    g.outputs.push_back(
-        {g.binary(Op::sub, parameter, g.binary(Op::mul, gradient, rate)), {}, first});
+    g.outputs.push_back({g.binary(Op::sub, parameter, g.binary(Op::mul, gradient, rate)), {}, first});
     g.outputs.push_back({next, {}, first + 1});
   }
   Plan p = plan();
@@ -508,8 +488,7 @@ TEST_F(PlanTest, ReadersOfAParameterComeBeforeItsUpdate) {
 TEST_F(PlanTest, BuffersThatAreLiveTogetherNeverShareMemory) {
   Value x = input({96, 96});
   for (int i = 0; i < 6; ++i) {
-    Value a = dot(x, g.permute(weight({96, 96}), {1, 0})),
-          b = dot(x, g.permute(weight({96, 2000}), {0, 1}));
+    Value a = dot(x, g.permute(weight({96, 96}), {1, 0})), b = dot(x, g.permute(weight({96, 2000}), {0, 1}));
     x = g.binary(Op::add, a, g.slice(b, {0, i}, {96, 96}, {1, 1}));
     output(g.reduce(Op::reduce_sum, x, {1}));
   }

@@ -53,9 +53,7 @@ inline schedule::Plan verified_plan(const ir::Graph& g, const schedule::Options&
 }
 
 /// Runs a plan of a graph without host calls on random inputs; the bytes of each output.
-inline std::vector<std::vector<char>> run_plan(const schedule::Plan& plan,
-                                               const std::vector<int64_t>& symbols,
-                                               uint64_t seed = 1) {
+inline std::vector<std::vector<char>> run_plan(const schedule::Plan& plan, const std::vector<int64_t>& symbols, uint64_t seed = 1) {
   using schedule::SlotKind;
   std::vector<std::vector<char>> memory;
   for (const schedule::Slot& s : plan.slots) {
@@ -81,8 +79,7 @@ inline std::vector<std::vector<char>> run_plan(const schedule::Plan& plan,
     EXPECT_EQ(sticky, 0) << s.name;
   }
   std::vector<std::vector<char>> out;
-  for (const schedule::PlanOutput& o : plan.outputs)
-    out.push_back(memory[static_cast<size_t>(o.slot)]);
+  for (const schedule::PlanOutput& o : plan.outputs) out.push_back(memory[static_cast<size_t>(o.slot)]);
   return out;
 }
 

@@ -53,32 +53,25 @@ void sort(Graph& g, const Sizes& s) {
 }
 
 std::vector<Value> operands(Graph& g, const Sizes& s) {
-  return {input(g, 0, {s[0], 2, s[1], 8}), input(g, 1, {s[0], 1, s[2], 8}),
-          input(g, 2, {s[0], 1, s[2], s[3]}), input(g, 3, {s[1], s[2]})};
+  return {input(g, 0, {s[0], 2, s[1], 8}), input(g, 1, {s[0], 1, s[2], 8}), input(g, 2, {s[0], 1, s[2], s[3]}), input(g, 3, {s[1], s[2]})};
 }
 
-ir::Attrs scaled(std::vector<int64_t> ints) {
-  return {.ints = std::move(ints), .bits = std::bit_cast<uint64_t>(0.5)};
-}
+ir::Attrs scaled(std::vector<int64_t> ints) { return {.ints = std::move(ints), .bits = std::bit_cast<uint64_t>(0.5)}; }
 
-void attention(Graph& g, const Sizes& s) {
-  output(g, g.make(Op::attention, operands(g, s), scaled({0, 0})));
-}
+void attention(Graph& g, const Sizes& s) { output(g, g.make(Op::attention, operands(g, s), scaled({0, 0}))); }
 
 void attention_grad(Graph& g, const Sizes& s) {
   std::vector<Value> in = operands(g, s);
-  in.insert(in.begin() + 3, {input(g, 4, {s[0], 2, s[1], s[3]}), input(g, 5, {s[0], 2, s[1]}),
-                             input(g, 6, {s[0], 2, s[1]})});
-  for (int64_t operand = 0; operand < 3; ++operand)
-    output(g, g.make(Op::attention_grad, in, scaled({operand, 0, 0})));
+  in.insert(in.begin() + 3, {input(g, 4, {s[0], 2, s[1], s[3]}), input(g, 5, {s[0], 2, s[1]}), input(g, 6, {s[0], 2, s[1]})});
+  for (int64_t operand = 0; operand < 3; ++operand) output(g, g.make(Op::attention_grad, in, scaled({operand, 0, 0})));
 }
 
 const SymbolicGraph cases[] = {{"loop", atlas::BlockKind::loop, 3, loop},
-                      {"gather", atlas::BlockKind::loop, 3, gather},
-                      {"product", atlas::BlockKind::product, 4, product},
-                      {"attention", atlas::BlockKind::attention, 4, attention},
-                      {"attention_grad", atlas::BlockKind::attention_grad, 4, attention_grad},
-                      {"sort", atlas::BlockKind::sort, 3, sort}};
+                               {"gather", atlas::BlockKind::loop, 3, gather},
+                               {"product", atlas::BlockKind::product, 4, product},
+                               {"attention", atlas::BlockKind::attention, 4, attention},
+                               {"attention_grad", atlas::BlockKind::attention_grad, 4, attention_grad},
+                               {"sort", atlas::BlockKind::sort, 3, sort}};
 
 class Symbols : public testing::TestWithParam<SymbolicGraph> {
  protected:
@@ -109,8 +102,7 @@ TEST_P(Symbols, MayBeUsedInAnyOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Symbols, testing::ValuesIn(cases),
-                         [](const auto& i) { return std::string(i.param.name); });
+INSTANTIATE_TEST_SUITE_P(Kinds, Symbols, testing::ValuesIn(cases), [](const auto& i) { return std::string(i.param.name); });
 
 }  // namespace
 }  // namespace hologram::schedule

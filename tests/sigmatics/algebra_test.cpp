@@ -71,10 +71,7 @@ TEST(Algebra, CliffordProducts) {
 TEST(Algebra, ProductsAreAssociativeAndDistribute) {
   std::mt19937 random(1);
   for (int k = 0; k < 10; ++k) {
-    auto element = [&] {
-      return Element{random_integers<128>(random), random_integers<4>(random),
-                     random_integers<3>(random)};
-    };
+    auto element = [&] { return Element{random_integers<128>(random), random_integers<4>(random), random_integers<3>(random)}; };
     Element a = element(), b = element(), c = element();
     EXPECT_EQ(product(product(a, b), c), product(a, product(b, c)));
     EXPECT_EQ(product(a, sum(b, c)), sum(product(a, b), product(a, c)));
@@ -83,8 +80,7 @@ TEST(Algebra, ProductsAreAssociativeAndDistribute) {
 }
 
 TEST(Algebra, OctonionProducts) {
-  EXPECT_EQ(product(Octonion{1, 2, 3, 4, 5, 6, 7, 8}, Octonion{8, 7, 6, 5, 4, 3, 2, 1}),
-            (Octonion{-104, -40, 30, 100, 44, 114, 58, 2}));
+  EXPECT_EQ(product(Octonion{1, 2, 3, 4, 5, 6, 7, 8}, Octonion{8, 7, 6, 5, 4, 3, 2, 1}), (Octonion{-104, -40, 30, 100, 44, 114, 58, 2}));
   EXPECT_EQ(product(unit(1), unit(2)), unit(4));
   EXPECT_EQ(product(unit(7), unit(1)), unit(3));
   for (size_t i = 1; i < 8; ++i) {

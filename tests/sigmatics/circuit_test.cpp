@@ -22,14 +22,11 @@ std::string mistake(std::string_view text) {
   }
 }
 
-Canonical canonical(std::string_view text, Rules rules = Rules::gates) {
-  return canonicalize(parse_circuit(text), rules);
-}
+Canonical canonical(std::string_view text, Rules rules = Rules::gates) { return canonicalize(parse_circuit(text), rules); }
 
 std::string text_of(std::string_view text) { return print(parse_circuit(text)); }
 
-constexpr const char* gate_texts[] = {"mark@c00", "mark@c21", "mark@c42", "mark@c07",
-                                      "copy@c05->c06"};
+constexpr const char* gate_texts[] = {"mark@c00", "mark@c21", "mark@c42", "mark@c07", "copy@c05->c06"};
 
 // --- the model of gates: 2 x 2 matrices, phases exact up to rounding
 
@@ -37,8 +34,7 @@ using Number = std::complex<double>;
 using Matrix = std::array<Number, 4>;
 
 Matrix operator*(const Matrix& a, const Matrix& b) {
-  return {a[0] * b[0] + a[1] * b[2], a[0] * b[1] + a[1] * b[3], a[2] * b[0] + a[3] * b[2],
-          a[2] * b[1] + a[3] * b[3]};
+  return {a[0] * b[0] + a[1] * b[2], a[0] * b[1] + a[1] * b[3], a[2] * b[0] + a[3] * b[2], a[2] * b[1] + a[3] * b[3]};
 }
 
 Matrix matrix_of(const Call& c) {
@@ -134,21 +130,11 @@ TEST(Rewriting, Counts) {
   const Row rows[] = {
       {"mark@c21", 1, 1, 0, {}, "mark@c21"},
       {"copy@c05->c06 . mark@c21 . copy@c05->c06 . mark@c21", 4, 1, 75, {"H² = I"}, "mark@c00"},
-      {"copy@c05->c06 . mark@c21 . mark@c21 . copy@c05->c06 . mark@c21",
-       5,
-       1,
-       80,
-       {"HXH = Z"},
-       "mark@c42"},
+      {"copy@c05->c06 . mark@c21 . mark@c21 . copy@c05->c06 . mark@c21", 5, 1, 80, {"HXH = Z"}, "mark@c42"},
       {"mark@c21 . mark@c21", 2, 1, 50, {"X² = I"}, "mark@c00"},
       {"mark@c42 . mark@c42", 2, 1, 50, {"Z² = I"}, "mark@c00"},
       {"mark@c07 . mark@c07", 2, 1, 50, {"S² = Z"}, "mark@c42"},
-      {"mark@c07 . mark@c07 . mark@c07 . mark@c07",
-       4,
-       1,
-       75,
-       {"S² = Z", "S² = Z", "Z² = I"},
-       "mark@c00"},
+      {"mark@c07 . mark@c07 . mark@c07 . mark@c07", 4, 1, 75, {"S² = Z", "S² = Z", "Z² = I"}, "mark@c00"},
       {"mark@c00 . mark@c00", 2, 1, 50, {"I.I = I"}, "mark@c00"},
       {"(mark@c21 . mark@c21) . mark@c21", 3, 1, 66.6667, {"X² = I", "I.G = G"}, "mark@c21"},
       {"copy@c05->c06 . mark@c21 . copy@c05->c06 . mark@c21 || mark@c21 . mark@c21",
@@ -158,12 +144,7 @@ TEST(Rewriting, Counts) {
        {"H² = I", "X² = I"},
        "mark@c00 || mark@c00"},
       {"(mark@c00 . mark@c01)", 2, 2, 0, {}, "mark@c00 . mark@c01"},
-      {"mark@c21 . mark@c21 || mark@c21 . mark@c21",
-       4,
-       2,
-       50,
-       {"X² = I", "X² = I"},
-       "mark@c00 || mark@c00"},
+      {"mark@c21 . mark@c21 || mark@c21 . mark@c21", 4, 2, 50, {"X² = I", "X² = I"}, "mark@c00 || mark@c00"},
   };
   for (const Row& r : rows) {
     Canonical c = canonical(r.text);
@@ -186,8 +167,7 @@ TEST(Rewriting, RulesFireOnlyOnTheGatesThemselves) {
            "mark@c[21..22] . mark@c21",
        })
     EXPECT_TRUE(canonical(text).applied_rules.empty()) << text;
-  EXPECT_EQ(canonical("mark@c20^+1 . mark@c21").applied_rules, std::vector<std::string>{"X² = I"})
-      << "transforms come first";
+  EXPECT_EQ(canonical("mark@c20^+1 . mark@c21").applied_rules, std::vector<std::string>{"X² = I"}) << "transforms come first";
 }
 
 TEST(Rewriting, GroupsAreRewrittenInside) {
@@ -209,8 +189,7 @@ TEST(Parser, PutsTransformsToTheLeaves) {
   EXPECT_EQ(text_of("R-1T2~@mark@c8^1~"), "mark@c83");
   EXPECT_EQ(text_of("~@ copy@c8@3->c9^2"), "copy@c16@3->c19");
   EXPECT_EQ(text_of("((mark@c0 || mark@c1)) || mark@c2"), "mark@c00 || mark@c01 || mark@c02");
-  EXPECT_EQ(text_of("swap@c1<->c2 . split@c3[c4,c5] . merge@c[7..9]"),
-            "swap@c01<->c02 . split@c03[c04,c05] . merge@c[7..9]");
+  EXPECT_EQ(text_of("swap@c1<->c2 . split@c3[c4,c5] . merge@c[7..9]"), "swap@c01<->c02 . split@c03[c04,c05] . merge@c[7..9]");
 }
 
 TEST(Parser, RangesKeepEveryClass) {
@@ -224,22 +203,18 @@ TEST(Parser, RangesKeepEveryClass) {
 
 TEST(Parser, NamesWhatIsWrongAndWhere) {
   EXPECT_EQ(mistake(""), "UnexpectedEof expected GENERATOR at position 0 @0");
-  EXPECT_EQ(mistake("copy@c05 . mark@c21"),
-            "UnexpectedToken expected -> but got . at position 9 @9");
+  EXPECT_EQ(mistake("copy@c05 . mark@c21"), "UnexpectedToken expected -> but got . at position 9 @9");
   EXPECT_EQ(mistake("D+1@ mark@c0").substr(0, 18), "InvalidGenerator D");
   EXPECT_EQ(mistake("foo@c0"), "InvalidGenerator foo at position 0: unexpected 'foo' @0");
   EXPECT_EQ(mistake("mark@c96"), "InvalidClassIndex 96 out of range [0..95] at position 5 @5");
-  EXPECT_EQ(mistake("mark@c[3..96]"),
-            "InvalidClassIndex 96 out of range [0..95] at position 10 @10");
+  EXPECT_EQ(mistake("mark@c[3..96]"), "InvalidClassIndex 96 out of range [0..95] at position 10 @10");
   EXPECT_EQ(mistake("mark@c1@48"), "InvalidPage 48 out of range [0..47] at position 8 @8");
   EXPECT_EQ(mistake("mark@c[9..5]"), "InvalidRange 9..5 at position 5: expected first < last @5");
   EXPECT_EQ(mistake("mark@c[5..5]"), "InvalidRange 5..5 at position 5: expected first < last @5");
-  EXPECT_EQ(mistake("mark@c1 mark@c2"),
-            "UnexpectedToken expected EOF but got GENERATOR at position 8 @8");
+  EXPECT_EQ(mistake("mark@c1 mark@c2"), "UnexpectedToken expected EOF but got GENERATOR at position 8 @8");
   EXPECT_EQ(mistake("mark@c1 | mark@c2"), "Lexer error at position 8: unexpected '|' @8");
   EXPECT_EQ(mistake("mark@c1 $"), "Lexer error at position 8: unexpected '$' @8");
-  EXPECT_EQ(mistake("mark@c1 . R+1@mark@c2"),
-            "UnexpectedToken expected GENERATOR but got R at position 10 @10");
+  EXPECT_EQ(mistake("mark@c1 . R+1@mark@c2"), "UnexpectedToken expected GENERATOR but got R at position 10 @10");
   EXPECT_EQ(mistake("mark@c1->c2").substr(0, 21), "InvalidTarget of mark");
   EXPECT_EQ(mistake("copy@c1<->c2").substr(0, 21), "InvalidTarget of copy");
   EXPECT_NE(mistake("copy@c[1..4]").find("copy@c05->c06"), std::string::npos);
@@ -307,26 +282,22 @@ std::string steps(std::string_view text) {
 
 TEST(Effects, RangesAreExpandedAndMarksDoNothing) {
   EXPECT_EQ(steps("mark@c21 . mark@c[0..95]"), "");
-  EXPECT_EQ(steps("merge@c[3..5]"), "merge@c03[c03,c03]; merge@c04[c04,c04]; merge@c05[c05,c05]; ")
-      << "both ends count";
+  EXPECT_EQ(steps("merge@c[3..5]"), "merge@c03[c03,c03]; merge@c04[c04,c04]; merge@c05[c05,c05]; ") << "both ends count";
   EXPECT_EQ(steps("copy@c01@3->c02 . swap@c01<->c02@7"), "copy@c01@3->c02@3; swap@c01@7<->c02@7; ");
 }
 
 TEST(Effects, QuotedCallsWaitForEvaluate) {
   EXPECT_EQ(steps("quote@c01 . copy@c00->c01 . copy@c02->c03 . evaluate@c01 . copy@c04->c05"),
             "copy@c02->c03; copy@c00->c01; copy@c04->c05; ");
-  EXPECT_EQ(steps("evaluate@c01 . copy@c00->c01"), "copy@c00->c01; ")
-      << "evaluate without quote does nothing";
-  EXPECT_EQ(steps("quote@c01 . copy@c00->c01 . quote@c01 . copy@c01->c02 . evaluate@c01"),
-            "copy@c00->c01; copy@c01->c02; ");
+  EXPECT_EQ(steps("evaluate@c01 . copy@c00->c01"), "copy@c00->c01; ") << "evaluate without quote does nothing";
+  EXPECT_EQ(steps("quote@c01 . copy@c00->c01 . quote@c01 . copy@c01->c02 . evaluate@c01"), "copy@c00->c01; copy@c01->c02; ");
   EXPECT_EQ(steps("quote@c[1..2] . copy@c00->c01 . copy@c01->c02 . copy@c03->c02 . evaluate@c02"),
             "copy@c00->c01; copy@c01->c02; copy@c03->c02; ")
       << "what a recorded call needs runs before it";
 }
 
 TEST(Effects, UnevaluatedQuotesAreReported) {
-  Effects e =
-      effects_of(calls_of(parse_circuit("quote@c09 . quote@c02 . copy@c01->c02 . mark@c03")));
+  Effects e = effects_of(calls_of(parse_circuit("quote@c09 . quote@c02 . copy@c01->c02 . mark@c03")));
   EXPECT_EQ(e.unevaluated, (std::vector<int>{2, 9}));
   ASSERT_EQ(e.recorded.size(), 1u);
   EXPECT_EQ(print(e.recorded[0]), "copy@c01->c02");
@@ -366,8 +337,7 @@ TEST(Effects, MemoryRulesKeepWhatACircuitDoes) {
           text += fmt::format("swap@c{}<->c{}", cls(), cls());
           break;
         case 3:
-          text += random() % 4 ? "swap@c05<->c06"
-                               : fmt::format("merge@c{}[c{},c{}]", cls(), cls(), cls());
+          text += random() % 4 ? "swap@c05<->c06" : fmt::format("merge@c{}[c{},c{}]", cls(), cls(), cls());
           break;
         case 4:
           text += random() % 4 ? "mark@c21" : fmt::format("quote@c{}", cls());

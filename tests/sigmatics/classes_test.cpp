@@ -113,8 +113,7 @@ TEST(Classes, RunsHoldVectors) {
   EXPECT_EQ(classes_for(100000), (ClassRun{0, 33}));
   EXPECT_EQ(classes_for(294912), (ClassRun{0, 96}));
   EXPECT_EQ(message_of([] { classes_for(0); }).substr(0, 15), "InvalidLength 0");
-  EXPECT_EQ(message_of([] { classes_for(294913); }),
-            "InsufficientClasses: 294913 values need 97 classes; 96 from class 0 on");
+  EXPECT_EQ(message_of([] { classes_for(294913); }), "InsufficientClasses: 294913 values need 97 classes; 96 from class 0 on");
   EXPECT_NE(message_of([] { classes_for(INT64_MAX, 95); }), "");
   EXPECT_EQ(message_of([] { classes_for(1, 96); }), "Class index 96 out of range [0..95]");
 }
@@ -158,8 +157,7 @@ TEST(Transforms, AreAGroupOf192Permutations) {
 }
 
 TEST(Transforms, ReduceShiftsOfAnySize) {
-  for (int64_t k :
-       {int64_t{-9007199254740991}, int64_t{-25}, int64_t{-1}, int64_t{7}, int64_t{4096}}) {
+  for (int64_t k : {int64_t{-9007199254740991}, int64_t{-25}, int64_t{-1}, int64_t{7}, int64_t{4096}}) {
     Transform t = Transform::of(k, k, k, false);
     EXPECT_TRUE(t.r >= 0 && t.r < 4 && t.d >= 0 && t.d < 3 && t.t >= 0 && t.t < 8);
     EXPECT_EQ(compose(t, Transform::of(-k, -k, -k, false)), Transform{});
@@ -173,8 +171,7 @@ TEST(Transforms, OrbitsAndMirrors) {
     EXPECT_EQ(orbit[1] - orbit[0], 8);
     EXPECT_EQ(orbit[2] - orbit[1], 8);
     EXPECT_TRUE(std::find(orbit.begin(), orbit.end(), c) != orbit.end());
-    for (int k = 0; k < 3; ++k)
-      EXPECT_TRUE(std::find(orbit.begin(), orbit.end(), triality(k)(c)) != orbit.end());
+    for (int k = 0; k < 3; ++k) EXPECT_TRUE(std::find(orbit.begin(), orbit.end(), triality(k)(c)) != orbit.end());
     orbits.insert(orbit);
     EXPECT_EQ(complement(complement(c)), c);
     EXPECT_EQ(complement(c) + c, 95);

@@ -65,8 +65,7 @@ class Random {
 TEST(Lexer, TokensWithPositions) {
   auto tokens = tokenize("R+1@ (copy@c05 . evaluate@c21)");
   std::string all;
-  for (const Token& t : tokens)
-    all += fmt::format("{} '{}' {} {}; ", name_of(t.kind), t.text, t.position, t.length);
+  for (const Token& t : tokens) all += fmt::format("{} '{}' {} {}; ", name_of(t.kind), t.text, t.position, t.length);
   EXPECT_EQ(all,
             "ROTATE 'R' 0 1; PLUS '+' 1 1; NUMBER '1' 2 1; AT '@' 3 1; LPAREN '(' 5 1; "
             "GENERATOR 'copy' 6 4; AT '@' 10 1; CLASS 'c05' 11 3; DOT '.' 15 1; "
@@ -90,8 +89,7 @@ TEST(Parser, NamesWhatIsWrongAndWhere) {
   EXPECT_EQ(mistake(""), "Expected GENERATOR but got EOF at position 0 @0");
   EXPECT_EQ(mistake("mark"), "Expected AT but got EOF at position 4 @4");
   EXPECT_EQ(mistake("mark@c96"), "Class index 96 out of range [0..95] at position 5 @5");
-  EXPECT_EQ(mistake("mark@c99999999999999999999"),
-            "Class index 99999999999999999999 out of range [0..95] at position 5 @5");
+  EXPECT_EQ(mistake("mark@c99999999999999999999"), "Class index 99999999999999999999 out of range [0..95] at position 5 @5");
   EXPECT_EQ(mistake("mark@c00@48"), "Page index 48 out of range [0..47] at position 9 @9");
   EXPECT_EQ(mistake("mark@c1^3"), "Expected + or - at position 8 @8");
   EXPECT_EQ(mistake("mark@c1^R1"), "Lexer error at position 8: unexpected 'R1' @8");
@@ -111,10 +109,8 @@ TEST(Parser, NamesWhatIsWrongAndWhere) {
   EXPECT_EQ(mistake("mark@c[0..3]"), "Lexer error at position 5: unexpected 'c' @5");
   EXPECT_EQ(mistake("copy@c05->c06"), "Lexer error at position 9: unexpected '>' @9");
   EXPECT_EQ(mistake("mark@c1^R+1T+1"), "Expected EOF but got TWIST at position 11 @11");
-  EXPECT_EQ(mistake("R+9007199254740992@mark@c0"),
-            "Number 9007199254740992 out of range [0..9007199254740991] at position 2 @2");
-  EXPECT_EQ(mistake(std::string(600, '(') + "mark@c0"),
-            "Nested deeper than 256 at position 512 @512");
+  EXPECT_EQ(mistake("R+9007199254740992@mark@c0"), "Number 9007199254740992 out of range [0..9007199254740991] at position 2 @2");
+  EXPECT_EQ(mistake(std::string(600, '(') + "mark@c0"), "Nested deeper than 256 at position 512 @512");
 }
 
 TEST(Parser, AcceptsWhatItPrintsHoweverDeep) {
@@ -130,17 +126,13 @@ TEST(Parser, AcceptsWhatItPrintsHoweverDeep) {
     EXPECT_EQ(parse_expression(print(normalize(e))), normalize(e)) << unit;
     EXPECT_THROW(parse_expression(repeated(unit, most + 1)), SyntaxError) << unit;
   }
-  EXPECT_EQ(parse_expression(std::string(300, '(') + "mark@c0" + std::string(300, ')')),
-            parse_expression("mark@c0"));
+  EXPECT_EQ(parse_expression(std::string(300, '(') + "mark@c0" + std::string(300, ')')), parse_expression("mark@c0"));
 }
 
 TEST(Parser, PrefixesTakeEverythingAfterThem) {
-  EXPECT_EQ(parse_expression("mark@c1 . R+1@mark@c2 || mark@c3"),
-            parse_expression("mark@c1 . (R+1@(mark@c2 || mark@c3))"));
-  EXPECT_EQ(parse_expression("R+1@mark@c0 || mark@c1"),
-            parse_expression("R+1@(mark@c0 || mark@c1)"));
-  EXPECT_FALSE(parse_expression("(R+1@mark@c0) || mark@c1") ==
-               parse_expression("R+1@mark@c0 || mark@c1"));
+  EXPECT_EQ(parse_expression("mark@c1 . R+1@mark@c2 || mark@c3"), parse_expression("mark@c1 . (R+1@(mark@c2 || mark@c3))"));
+  EXPECT_EQ(parse_expression("R+1@mark@c0 || mark@c1"), parse_expression("R+1@(mark@c0 || mark@c1)"));
+  EXPECT_FALSE(parse_expression("(R+1@mark@c0) || mark@c1") == parse_expression("R+1@mark@c0 || mark@c1"));
   EXPECT_EQ(parse_expression("mark@c5^+2"), parse_expression("mark@c5^T+2"));
 }
 
@@ -159,8 +151,7 @@ TEST(Literal, Values) {
   EXPECT_EQ(bytes("mark@c13^D+1~"), Bytes{26});
   EXPECT_EQ(bytes("R+1 T+2 ~@ mark@c05"), Bytes{78});
   EXPECT_EQ(bytes("R-5@mark@c1"), Bytes{194});
-  EXPECT_EQ(bytes("R-1 T+5 ~@ ( (copy@c05 . evaluate@c21^+1~@2) || (swap@c72 . mark@c00) )"),
-            (Bytes{196, 230, 138, 202}));
+  EXPECT_EQ(bytes("R-1 T+5 ~@ ( (copy@c05 . evaluate@c21^+1~@2) || (swap@c72 . mark@c00) )"), (Bytes{196, 230, 138, 202}));
   Literal paged = evaluate_literal(parse_expression("mark@c42^+3~@17 . mark@c0 . mark@c95@47"));
   EXPECT_EQ(paged.bytes, (Bytes{0x5A, 0, 0xEE}));
   EXPECT_EQ(paged.classes, (Bytes{37, 0, 95}));
@@ -183,18 +174,14 @@ TEST(Words, Values) {
   EXPECT_EQ(words_of("split@c1 . (merge@c9 . quote@c17) . evaluate@c25"),
             (Words{"phase[h₂=1]", "evaluate", "quote[ℓ=1]", "merge[d=1]", "split[ℓ=1]"}));
   EXPECT_EQ(words_of("swap@c5 || swap@c6 || (mark@c1 || mark@c2)"),
-            (Words{"⊗_begin", "swap", "⊗_sep", "swap", "⊗_sep", "⊗_begin", "mark", "⊗_sep", "mark",
-                   "⊗_end", "⊗_end"}));
-  EXPECT_EQ(words_of("R+2 D+3 T-9 ~@mark@c0"),
-            (Words{"→ρ[2]", "→δ[0]", "→τ[-9]", "→μ", "mark", "←ρ[2]", "←δ[0]", "←τ[-9]", "←μ"}));
+            (Words{"⊗_begin", "swap", "⊗_sep", "swap", "⊗_sep", "⊗_begin", "mark", "⊗_sep", "mark", "⊗_end", "⊗_end"}));
+  EXPECT_EQ(words_of("R+2 D+3 T-9 ~@mark@c0"), (Words{"→ρ[2]", "→δ[0]", "→τ[-9]", "→μ", "mark", "←ρ[2]", "←δ[0]", "←τ[-9]", "←μ"}));
 }
 
 TEST(Words, NestedPrefixesStateSumsWhereTheyHold) {
-  EXPECT_EQ(words_of("R+1@(T+1@mark@c0)"),
-            (Words{"→ρ[1]", "→ρ[1]", "→τ[1]", "mark", "←ρ[1]", "←τ[1]", "←ρ[1]"}));
+  EXPECT_EQ(words_of("R+1@(T+1@mark@c0)"), (Words{"→ρ[1]", "→ρ[1]", "→τ[1]", "mark", "←ρ[1]", "←τ[1]", "←ρ[1]"}));
   EXPECT_EQ(words_of("~@(~@mark@c13)"), (Words{"→μ", "mark", "←μ"}));
-  EXPECT_EQ(words_of("R+1@(R+1@(R+1@mark@c13))"),
-            (Words{"→ρ[1]", "→ρ[1]", "→ρ[1]", "mark", "←ρ[1]", "←ρ[1]", "←ρ[1]"}));
+  EXPECT_EQ(words_of("R+1@(R+1@(R+1@mark@c13))"), (Words{"→ρ[1]", "→ρ[1]", "→ρ[1]", "mark", "←ρ[1]", "←ρ[1]", "←ρ[1]"}));
   EXPECT_EQ(words_of("D+1@(~@mark@c13)"), (Words{"→δ[1]", "→μ", "mark", "←μ", "←δ[1]"}));
 }
 
@@ -270,8 +257,7 @@ TEST(NormalForm, CompositionIsAssociativeAndBranchesCommuteAsMultisets) {
   for (int k = 0; k < 300; ++k) {
     Expression a = random.expression(2), b = random.expression(2), c = random.expression(2);
     for (Kind kind : {Kind::sequence, Kind::parallel})
-      EXPECT_EQ(normalize(list(kind, {list(kind, {a, b}), c})),
-                normalize(list(kind, {a, list(kind, {b, c})})));
+      EXPECT_EQ(normalize(list(kind, {list(kind, {a, b}), c})), normalize(list(kind, {a, list(kind, {b, c})})));
     EXPECT_EQ(sorted(list(Kind::parallel, {a, b})), sorted(list(Kind::parallel, {b, a})));
   }
 }

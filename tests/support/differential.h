@@ -53,9 +53,8 @@ inline std::vector<uint64_t> special_values(DType t) {
     return v;
   }
   uint64_t ones = ~uint64_t{0} >> (64 - 8 * size_of(t));
-  for (uint64_t x :
-       std::initializer_list<uint64_t>{0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 100, ones, ones - 1,
-                                       ones >> 1, (ones >> 1) + 1, (ones >> 1) - 1, ones - 6})
+  for (uint64_t x : std::initializer_list<uint64_t>{0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 100, ones, ones - 1, ones >> 1, (ones >> 1) + 1,
+                                                    (ones >> 1) - 1, ones - 6})
     v.push_back(x & ones);
   return v;
 }
@@ -116,8 +115,8 @@ inline bool is_nan_for_infinity(DType t, const char* x, const char* y) {
 }
 
 /// Expects elements of a type to be those wanted, NaN for NaN; tells of the first three others.
-inline bool expect_elements(DType t, const char* got, const char* wanted, size_t bytes,
-                            double tolerance, size_t buffer, bool nan_for_infinity = false) {
+inline bool expect_elements(DType t, const char* got, const char* wanted, size_t bytes, double tolerance, size_t buffer,
+                            bool nan_for_infinity = false) {
   const auto size = static_cast<size_t>(size_of(t));
   int bad = 0;
   for (size_t i = 0; i * size < bytes && bad < 3; ++i) {
@@ -127,9 +126,8 @@ inline bool expect_elements(DType t, const char* got, const char* wanted, size_t
     uint64_t a = 0, b = 0;
     std::memcpy(&a, x, size);
     std::memcpy(&b, y, size);
-    ADD_FAILURE() << "buffer " << buffer << " element " << i << ": got " << ir::as_double(t, a)
-                  << " (" << std::hex << a << "), interpreter " << ir::as_double(t, b) << " (" << b
-                  << ")";
+    ADD_FAILURE() << "buffer " << buffer << " element " << i << ": got " << ir::as_double(t, a) << " (" << std::hex << a
+                  << "), interpreter " << ir::as_double(t, b) << " (" << b << ")";
     ++bad;
   }
   return bad == 0;
@@ -146,8 +144,7 @@ using ProgramFor = std::function<atlas::Program(const schedule::Machine&)>;
 void expect_same_on_each(const ProgramFor& program, const Inputs& inputs = {});
 
 /// Axes of a loop block: `parallel` extents, then `rows`.
-inline std::vector<Expr> add_axes(atlas::LoopBlock& b, const std::vector<Expr>& parallel,
-                                  const std::vector<Expr>& rows) {
+inline std::vector<Expr> add_axes(atlas::LoopBlock& b, const std::vector<Expr>& parallel, const std::vector<Expr>& rows) {
   std::vector<Expr> i;
   for (const Expr& e : parallel) {
     i.push_back(Expr::axis(static_cast<int>(b.axes.size()), e));

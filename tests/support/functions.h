@@ -24,10 +24,7 @@ inline double digamma(double x) {
   }
   long double w = 1 / (z * z);
   long double series =
-      w *
-      (1.0L / 12 - w * (1.0L / 120 -
-                        w * (1.0L / 252 -
-                             w * (1.0L / 240 - w * (1.0L / 132 - w * (691.0L / 32760 - w / 12))))));
+      w * (1.0L / 12 - w * (1.0L / 120 - w * (1.0L / 252 - w * (1.0L / 240 - w * (1.0L / 132 - w * (691.0L / 32760 - w / 12))))));
   return static_cast<double>(sum + std::log(z) - 0.5L / z - series);
 }
 
@@ -39,8 +36,8 @@ inline double erfinv(double x) {
   double w = -std::log1p(-a * a), y;
   y = std::sqrt(w) * 0.8;
   for (int i = 0; i < 60; ++i) {
-    long double miss = a < 0.5 ? static_cast<long double>(std::erf(static_cast<long double>(y))) - a
-                               : (1.0L - a) - std::erfc(static_cast<long double>(y));
+    long double miss =
+        a < 0.5 ? static_cast<long double>(std::erf(static_cast<long double>(y))) - a : (1.0L - a) - std::erfc(static_cast<long double>(y));
     long double u = miss * 0.88622692545275801365L * std::exp(static_cast<long double>(y) * y);
     double next = static_cast<double>(y - u / (1 + u * y));
     if (next == y) break;

@@ -30,11 +30,9 @@ struct Case {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand)
-             << " terms " << c.terms << (c.lhs_transposed ? " lhs^T" : "")
-             << (c.prologue ? " prologue" : "") << (c.window ? " window" : "")
-             << (c.symbolic ? " symbolic" : "") << (c.mixed ? " mixed" : "") << " parts "
-             << c.parts;
+  return out << c.m << 'x' << c.n << 'x' << c.k << " batch " << c.batch << ' ' << name_of(c.operand) << " terms " << c.terms
+             << (c.lhs_transposed ? " lhs^T" : "") << (c.prologue ? " prologue" : "") << (c.window ? " window" : "")
+             << (c.symbolic ? " symbolic" : "") << (c.mixed ? " mixed" : "") << " parts " << c.parts;
 }
 
 enum Number { lhs_buffer, rhs_buffer, packed_buffer, bias_buffer, out_buffer };
@@ -56,24 +54,18 @@ inline DType rhs_type(const Case& c) {
 
 inline atlas::Program make_program(const Case& c) {
   DType acc = c.terms ? DType::f32 : DType::i32, right = rhs_type(c);
-  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m),
-       part = c.symbolic ? Expr::symbol(1) : Expr(c.n / c.parts), n = part * Expr(c.parts),
+  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), part = c.symbolic ? Expr::symbol(1) : Expr(c.n / c.parts), n = part * Expr(c.parts),
        k = c.symbolic ? Expr::symbol(2) : Expr(c.k), batch(c.batch);
   atlas::Program p;
   p.num_symbols = c.symbolic ? 3 : 0;
-  Expr rows =
-      c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(c.words ? 1 : 4);
+  Expr rows = c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(c.words ? 1 : 4);
   p.buffers = {{c.operand, Access::read, batch * m * k},
                {right, Access::read, batch * k * n},
-               {c.terms || c.words ? DType::u32 : right, Access::read,
-                batch * ceil_div(part, width) * Expr(c.parts) * rows * Expr(width)},
+               {c.terms || c.words ? DType::u32 : right, Access::read, batch * ceil_div(part, width) * Expr(c.parts) * rows * Expr(width)},
                {acc, Access::read, n},
                {acc, Access::write, batch * m * part}};
   atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
-  b.axes = {{AxisKind::parallel, batch},
-            {AxisKind::parallel, m},
-            {AxisKind::parallel, n},
-            {AxisKind::row, k}};
+  b.axes = {{AxisKind::parallel, batch}, {AxisKind::parallel, m}, {AxisKind::parallel, n}, {AxisKind::row, k}};
   b.batch_rank = 1;
   b.operand_type = c.operand;
   b.mixed = c.mixed;
@@ -82,8 +74,7 @@ inline atlas::Program make_program(const Case& c) {
   b.packed_rhs = packed_buffer;
   b.panel_width = width;
   b.panel_group = c.terms ? 2 : 4;
-  Expr ib = Expr::axis(0, batch), im = Expr::axis(1, m), in = Expr::axis(2, n),
-       ik = Expr::axis(3, k);
+  Expr ib = Expr::axis(0, batch), im = Expr::axis(1, m), in = Expr::axis(2, n), ik = Expr::axis(3, k);
   BodyBuilder lhs(b.lhs);
   Expr at = c.lhs_transposed ? ik * m + im : im * k + ik;
   if (c.window) at = im * Expr(8) + floor_div(ik, 8) * m * Expr(8) + mod(ik, 8);
@@ -110,9 +101,7 @@ inline atlas::Program make_program(const Case& c) {
   return p;
 }
 
-inline std::vector<int64_t> symbols_of(const Case& c) {
-  return c.symbolic ? std::vector{c.m, c.n / c.parts, c.k} : std::vector<int64_t>{};
-}
+inline std::vector<int64_t> symbols_of(const Case& c) { return c.symbolic ? std::vector{c.m, c.n / c.parts, c.k} : std::vector<int64_t>{}; }
 
 /// The right operand at `rhs` as atlas::ProductBlock lays it out: packed_words(c) words.
 inline void pack(const Case& c, const char* rhs, char* packed) {
@@ -131,13 +120,12 @@ inline void pack(const Case& c, const char* rhs, char* packed) {
           packed[at] = static_cast<char>(bits);
           continue;
         }
-        float x = c.operand == DType::f32 ? std::bit_cast<float>(static_cast<uint32_t>(bits))
-                                          : atlas::widen_bf16(static_cast<uint16_t>(bits));
+        float x =
+            c.operand == DType::f32 ? std::bit_cast<float>(static_cast<uint32_t>(bits)) : atlas::widen_bf16(static_cast<uint16_t>(bits));
         auto terms = atlas::terms_of(x, c.terms);
         for (int t = 0; t < c.terms; ++t) {
           int64_t row = ((panel * steps + k / 32) * c.terms + t) * 16 + k % 32 / 2;
-          std::memcpy(packed + ((row * width + column) * 2 + k % 2) * 2,
-                      &terms[static_cast<size_t>(t)], 2);
+          std::memcpy(packed + ((row * width + column) * 2 + k % 2) * 2, &terms[static_cast<size_t>(t)], 2);
         }
       }
 }

@@ -24,9 +24,7 @@ inline cpu::Target tile_target() {
   return with_tiles(target);
 }
 
-inline bool runs_tile_targets() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
+inline bool runs_tile_targets() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
 /// While it lives, tiles are emulated where this machine lacks them, for the calling thread: those
 /// of a pool block signals.

@@ -9,8 +9,7 @@
 
 namespace {
 
-[[maybe_unused]] const int set =
-    setenv("HOLOGRAM_CUDA_DRIVER", hologram::test::beside_program(HOLOGRAM_FAKE_CUDA).c_str(), 0) +
-    setenv("HOLOGRAM_CUDA_ASSEMBLER", "driver", 0) + setenv("HOLOGRAM_CUDA_WITNESS", "0", 0);
+[[maybe_unused]] const int set = setenv("HOLOGRAM_CUDA_DRIVER", hologram::test::beside_program(HOLOGRAM_FAKE_CUDA).c_str(), 0) +
+                                 setenv("HOLOGRAM_CUDA_ASSEMBLER", "driver", 0) + setenv("HOLOGRAM_CUDA_WITNESS", "0", 0);
 
 }  // namespace

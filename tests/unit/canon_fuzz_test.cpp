@@ -8,13 +8,10 @@
 namespace hologram::test {
 namespace {
 
-void expect_equal(const std::vector<Tensor>& got, const std::vector<Tensor>& want,
-                  const std::string& graph) {
+void expect_equal(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const std::string& graph) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i)
-    ASSERT_TRUE(same(got[i], want[i]))
-        << "output " << i << " is " << text(got[i]) << ", expected " << text(want[i]) << "\n"
-        << graph;
+    ASSERT_TRUE(same(got[i], want[i])) << "output " << i << " is " << text(got[i]) << ", expected " << text(want[i]) << "\n" << graph;
 }
 
 void check(uint64_t seed) {
@@ -33,11 +30,9 @@ void check(uint64_t seed) {
   verify(out);
   std::string after = print(out);
   ASSERT_TRUE(report.refused.empty()) << "rule " << report.refused.begin()->first << "\n" << before;
-  expect_equal(evaluate(out, r.parameters, r.symbols), r.expected,
-               "before:\n" + before + "after:\n" + after);
+  expect_equal(evaluate(out, r.parameters, r.symbols), r.expected, "before:\n" + before + "after:\n" + after);
   canonicalize(out, again, second);
-  ASSERT_TRUE(second.fired.empty()) << "again: " << second.fired.begin()->first << "\n"
-                                    << before << after;
+  ASSERT_TRUE(second.fired.empty()) << "again: " << second.fired.begin()->first << "\n" << before << after;
   ASSERT_EQ(print(again), after);
   ASSERT_EQ(fingerprint(again), fingerprint(out));
 }

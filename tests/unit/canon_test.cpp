@@ -26,12 +26,10 @@ using test::Tensor;
 class Terms {
  public:
   explicit Terms(Graph& graph) : g_(graph) {
-    const Shape s = {
-        2, 3};  // commutative operands stand in the order in which they are made: these first
+    const Shape s = {2, 3};  // commutative operands stand in the order in which they are made: these first
     for (auto [name, index, type, shape] :
-         {Leaf{"x", 0, DType::f32, s}, Leaf{"y", 1, DType::f32, s}, Leaf{"z", 2, DType::f32, s},
-          Leaf{"i", 3, DType::i32, s}, Leaf{"j", 4, DType::i32, s}, Leaf{"u", 5, DType::u8, s},
-          Leaf{"a", 6, DType::b8, s}, Leaf{"b", 7, DType::b8, s}})
+         {Leaf{"x", 0, DType::f32, s}, Leaf{"y", 1, DType::f32, s}, Leaf{"z", 2, DType::f32, s}, Leaf{"i", 3, DType::i32, s},
+          Leaf{"j", 4, DType::i32, s}, Leaf{"u", 5, DType::u8, s}, Leaf{"a", 6, DType::b8, s}, Leaf{"b", 7, DType::b8, s}})
       named_[name] = parameter(index, type, shape);
   }
 
@@ -58,9 +56,7 @@ class Terms {
     Shape shape;
   };
 
-  Value parameter(int index, DType type, const Shape& shape) {
-    return g_.parameter(index, type, shape, contiguous_strides(shape));
-  }
+  Value parameter(int index, DType type, const Shape& shape) { return g_.parameter(index, type, shape, contiguous_strides(shape)); }
   bool take(char c) {
     while (rest_.starts_with(' ')) rest_.remove_prefix(1);
     if (!rest_.starts_with(c)) return false;
@@ -68,8 +64,7 @@ class Terms {
     return true;
   }
   void expect(char c) {
-    if (!take(c))
-      throw Error(ErrorCode::invalid_argument, fmt::format("expected {} before {}", c, rest_));
+    if (!take(c)) throw Error(ErrorCode::invalid_argument, fmt::format("expected {} before {}", c, rest_));
   }
   std::string_view until(std::string_view ends) {
     take(' ');
@@ -105,8 +100,7 @@ class Terms {
   Value value() {
     take(',');
     const std::string name(word());
-    if (auto known = named_.find(name); known != named_.end() && !rest_.starts_with('('))
-      return known->second;
+    if (auto known = named_.find(name); known != named_.end() && !rest_.starts_with('(')) return known->second;
     if (name == "wide") return parameter(8, DType::f32, {2, Expr::symbol(0), 4});
     if (name == "row") return parameter(9, DType::f32, {1, 3});
     if (name == "none") return parameter(12, DType::f32, {0, 3});
@@ -122,8 +116,7 @@ class Terms {
     if (name == "f") return g_.number(DType::f32, number(), s);
     if (name == "k") return g_.integer(DType::i32, static_cast<int64_t>(number()), s);
     if (name == "t") return g_.constant(DType::b8, word() == "true", s);
-    if (name == "p" || name == "number" || name == "integer" || name == "constant")
-      return leaf(name);
+    if (name == "p" || name == "number" || name == "integer" || name == "constant") return leaf(name);
     if (name == "iota") {
       const DType t = type();
       const Shape shape = sizes();
@@ -137,8 +130,7 @@ class Terms {
     if (name == "flip") return g_.flip(v, integers());
     if (name == "slice" || name == "pad") {
       const Shape first = sizes(), second = sizes();
-      return name == "slice" ? g_.slice(v, first, second, integers())
-                             : g_.pad(v, first, second, ir::bits_of(v->dtype, number()));
+      return name == "slice" ? g_.slice(v, first, second, integers()) : g_.pad(v, first, second, ir::bits_of(v->dtype, number()));
     }
     std::vector<Value> operands{v};
     ir::Attrs attrs;
@@ -159,8 +151,7 @@ class Terms {
     const double v = number();
     const Shape shape = take(',') ? sizes() : Shape{};
     if (name == "number") return g_.number(t, v, shape);
-    return name == "integer" ? g_.integer(t, static_cast<int64_t>(v), shape)
-                             : g_.constant(t, static_cast<uint64_t>(v), shape);
+    return name == "integer" ? g_.integer(t, static_cast<int64_t>(v), shape) : g_.constant(t, static_cast<uint64_t>(v), shape);
   }
 
   Graph& g_;
@@ -179,9 +170,7 @@ const std::vector<Row>& rows() {
       {"no_elements", "add(none, none)", "number(f32, 0, {0, 3})"},
       {"reduce_nothing", "reduce_max(none, {0})", "number(f32, -inf, {3})"},
       {"sum_nothing", "dot_general(p(8, f32, {2, 0}), none)", "f(0)"},
-      {"attend_nothing",
-       "k = p(8, f32, {1, 0, 4}); attention_lse(p(9, f32, {1, 2, 4}), k, k, {0, 0})",
-       "number(f32, -inf, {1, 2})"},
+      {"attend_nothing", "k = p(8, f32, {1, 0, 4}); attention_lse(p(9, f32, {1, 2, 4}), k, k, {0, 0})", "number(f32, -inf, {1, 2})"},
       {"concat_nothing", "concat(none, x, none, {0})", "x"},
       {"pad_nothing", "pad(none, {1, 0}, s, 5)", "f(5)"},
       {"scatter_nothing", "scatter(x, p(8, i64, {0}), none, {0, 1})", "x"},
@@ -287,8 +276,7 @@ const std::vector<Row>& rows() {
       {"ne_neg", "ne(neg(x), f(2))", "ne(x, f(-2))"},
       {"lt_unsigned_zero", "lt(u, integer(u8, 0, s))", "t(false)"},
       {"le_unsigned_zero", "le(integer(u8, 0, s), u)", "t(true)"},
-      {"compare_ranges", "le(integer(i64, 0, {s0, 3}), iota(i64, {s0, 3}, 0))",
-       "constant(b8, 1, {s0, 3})"},
+      {"compare_ranges", "le(integer(i64, 0, {s0, 3}), iota(i64, {s0, 3}, 0))", "constant(b8, 1, {s0, 3})"},
       // [3, 5] and 2; [3, 5] and [2, 4], which overlap
       {"compare_ranges",
        "at = iota(i32, {2, 3}, 1); far = add(at, k(3)); near = add(at, k(2)); bit_or(eq(far, "
@@ -318,57 +306,40 @@ const std::vector<Row>& rows() {
       {"bitcast_bitcast", "bitcast(bitcast(x, i32), u32)", "bitcast(x, u32)"},
       {"cast_iota", "cast(iota(i64, {s0}, 0), f32)", "iota(f32, {s0}, 0)"},
       // movement
-      {"reshape_reshape", "reshape(reshape(wide, {s0, 8}), {4, 2, s0})",
-       "reshape(wide, {4, 2, s0})"},
-      {"permute_permute", "permute(permute(wide, {1, 2, 0}), {1, 2, 0})",
-       "permute(wide, {2, 0, 1})"},
-      {"expand_expand", "expand(expand(p(14, f32, {1, 1}), {1, 4}), {s0, 4})",
-       "expand(p(14, f32, {1, 1}), {s0, 4})"},
+      {"reshape_reshape", "reshape(reshape(wide, {s0, 8}), {4, 2, s0})", "reshape(wide, {4, 2, s0})"},
+      {"permute_permute", "permute(permute(wide, {1, 2, 0}), {1, 2, 0})", "permute(wide, {2, 0, 1})"},
+      {"expand_expand", "expand(expand(p(14, f32, {1, 1}), {1, 4}), {s0, 4})", "expand(p(14, f32, {1, 1}), {s0, 4})"},
       {"flip_flip", "flip(flip(x, {0, 1}), {1})", "flip(x, {0})"},
       {"pad_pad", "pad(pad(x, {1, 0}, {4, 3}, 0), {0, 2}, {4, 6}, 0)", "pad(x, {1, 2}, {4, 6}, 0)"},
       {"permute_ones", "permute(row, {1, 0})", "reshape(row, {3, 1})"},
-      {"reshape_expand", "reshape(expand(row, {s0, 3}), {s0, 1, 3})",
-       "expand(reshape(row, {1, 1, 3}), {s0, 1, 3})"},
-      {"permute_expand", "permute(expand(row, {s0, 3}), {1, 0})",
-       "expand(reshape(row, {3, 1}), {3, s0})"},
-      {"reshape_permute", "reshape(permute(x, {1, 0}), {3, 1, 2})",
-       "permute(reshape(x, {2, 3, 1}), {1, 2, 0})"},
+      {"reshape_expand", "reshape(expand(row, {s0, 3}), {s0, 1, 3})", "expand(reshape(row, {1, 1, 3}), {s0, 1, 3})"},
+      {"permute_expand", "permute(expand(row, {s0, 3}), {1, 0})", "expand(reshape(row, {3, 1}), {3, s0})"},
+      {"reshape_permute", "reshape(permute(x, {1, 0}), {3, 1, 2})", "permute(reshape(x, {2, 3, 1}), {1, 2, 0})"},
       {"neg_outwards", "permute(neg(x), {1, 0})", "neg(permute(x, {1, 0}))"},
       {"movement_outwards", "exp(expand(row, {s0, 3}))", "expand(exp(row), {s0, 3})"},
       // slices
-      {"slice_slice", "slice(slice(p(15, f32, {20}), {2}, {9}, {2}), {1}, {3}, {3})",
-       "slice(p(15, f32, {20}), {4}, {3}, {6})"},
-      {"slice_expand", "slice(expand(row, {s0, 3}), {0, 1}, {1, 2}, {})",
-       "slice(row, {0, 1}, {1, 2}, {})"},
-      {"slice_permute", "slice(permute(x, {1, 0}), {1, 0}, {2, 2}, {})",
-       "permute(slice(x, {0, 1}, {2, 2}, {}), {1, 0})"},
-      {"slice_reshape", "slice(reshape(x, {2, 1, 3}), {0, 0, 1}, {2, 1, 2}, {})",
-       "reshape(slice(x, {0, 1}, {2, 2}, {}), {2, 1, 2})"},
-      {"slice_concat", "slice(concat(x, y, {0}), {2, 0}, {2, 2}, {})",
-       "slice(y, {0, 0}, {2, 2}, {})"},
-      {"slice_pad", "slice(pad(x, {1, 1}, {4, 5}, 0), {1, 2}, {2, 2}, {})",
-       "slice(x, {0, 1}, {2, 2}, {})"},
+      {"slice_slice", "slice(slice(p(15, f32, {20}), {2}, {9}, {2}), {1}, {3}, {3})", "slice(p(15, f32, {20}), {4}, {3}, {6})"},
+      {"slice_expand", "slice(expand(row, {s0, 3}), {0, 1}, {1, 2}, {})", "slice(row, {0, 1}, {1, 2}, {})"},
+      {"slice_permute", "slice(permute(x, {1, 0}), {1, 0}, {2, 2}, {})", "permute(slice(x, {0, 1}, {2, 2}, {}), {1, 0})"},
+      {"slice_reshape", "slice(reshape(x, {2, 1, 3}), {0, 0, 1}, {2, 1, 2}, {})", "reshape(slice(x, {0, 1}, {2, 2}, {}), {2, 1, 2})"},
+      {"slice_concat", "slice(concat(x, y, {0}), {2, 0}, {2, 2}, {})", "slice(y, {0, 0}, {2, 2}, {})"},
+      {"slice_pad", "slice(pad(x, {1, 1}, {4, 5}, 0), {1, 2}, {2, 2}, {})", "slice(x, {0, 1}, {2, 2}, {})"},
       {"slice_iota", "slice(iota(i64, {9, 2}, 0), {0, 1}, {4, 1}, {})", "iota(i64, {4, 1}, 0)"},
       {"pad_to_slice", "pad(x, {0, -1}, {2, 2}, 0)", "slice(x, {0, 1}, {2, 2}, {})"},
       // reductions
       {"reduce_ones", "reduce_sum(row, {0})", "reshape(add(row, number(f32, 0, {1, 3})), {3})"},
-      {"reduce_expand", "reduce_sum(expand(row, {s0, 3}), {1})",
-       "expand(reduce_sum(row, {1}), {s0})"},
-      {"reduce_permute", "reduce_sum(permute(wide, {2, 0, 1}), {1})",
-       "permute(reduce_sum(wide, {0}), {1, 0})"},
-      {"reduce_reshape", "reduce_sum(reshape(x, {2, 1, 3}), {2})",
-       "reshape(reduce_sum(x, {1}), {2, 1})"},
+      {"reduce_expand", "reduce_sum(expand(row, {s0, 3}), {1})", "expand(reduce_sum(row, {1}), {s0})"},
+      {"reduce_permute", "reduce_sum(permute(wide, {2, 0, 1}), {1})", "permute(reduce_sum(wide, {0}), {1, 0})"},
+      {"reduce_reshape", "reduce_sum(reshape(x, {2, 1, 3}), {2})", "reshape(reduce_sum(x, {1}), {2, 1})"},
       {"reduce_constant", "reduce_sum(k(7), {0, 1})", "integer(i32, 42)"},
       {"reduce_reduce", "reduce_max(reduce_max(wide, {1}), {1})", "reduce_max(wide, {1, 2})"},
       {"reduce_neg", "reduce_max(neg(x), {1})", "neg(reduce_min(x, {1}))"},
       {"scan_one", "cummax(row, {0})", "row"},
       // concat, take, scatter, products
       {"concat_concat", "concat(concat(x, y, {0}), z, {0})", "concat(x, y, z, {0})"},
-      {"concat_slices", "concat(slice(x, {0, 0}, {2, 1}, {}), slice(x, {0, 1}, {2, 2}, {}), {1})",
-       "x"},
+      {"concat_slices", "concat(slice(x, {0, 0}, {2, 1}, {}), slice(x, {0, 1}, {2, 2}, {}), {1})", "x"},
       {"take_iota", "take(wide, iota(i64, {3}, 0), {2})", "slice(wide, {0, 0, 0}, {2, s0, 3}, {})"},
-      {"take_constant", "take(wide, integer(i64, -1), {1})",
-       "reshape(slice(wide, {0, s0 - 1, 0}, {2, 1, 4}, {}), {2, 4})"},
+      {"take_constant", "take(wide, integer(i64, -1), {1})", "reshape(slice(wide, {0, s0 - 1, 0}, {2, 1, 4}, {}), {2, 4})"},
       {"scatter_scatter", "at = p(11, i64, {2}); scatter(scatter(x, at, y, {0, 1}), at, z, {0, 0})",
        "scatter(x, p(11, i64, {2}), z, {0, 0})"},
       {"scatter_iota", "scatter(x, iota(i64, {3}, 0), y, {1, 0})", "y"},
@@ -436,9 +407,7 @@ TEST(Canon, EachRuleOnAnExample) {
     Report report = canonical(row.from, got, row.options);
     finish(want, Terms(want).read(row.to));
     EXPECT_TRUE(report.fired.contains(row.rule)) << row.rule << " did not fire:\n" << print(got);
-    EXPECT_EQ(fingerprint(got), fingerprint(want)) << row.rule << " gave\n"
-                                                   << print(got) << "expected\n"
-                                                   << print(want);
+    EXPECT_EQ(fingerprint(got), fingerprint(want)) << row.rule << " gave\n" << print(got) << "expected\n" << print(want);
   }
 }
 
@@ -464,29 +433,24 @@ TEST(Canon, ExamplesKeepTheirValues) {
       for (const Expr& d : node.shape) shape.push_back(d.eval(symbols));
       Tensor t = test::filled(node.dtype, shape, 0);
       for (size_t i = 0; i < t.size(); ++i)
-        t.bits[i] =
-            is_float(node.dtype)
-                ? ir::bits_of(node.dtype, 0.3 + 0.37 * static_cast<double>(i) - index % 2)
-                : ir::bits_of_integer(node.dtype, static_cast<int64_t>(i + 1) % 3 - (index == 11));
+        t.bits[i] = is_float(node.dtype) ? ir::bits_of(node.dtype, 0.3 + 0.37 * static_cast<double>(i) - index % 2)
+                                         : ir::bits_of_integer(node.dtype, static_cast<int64_t>(i + 1) % 3 - (index == 11));
       if (index == 11) t.bits = {0, 1};
       data.emplace(index, t);
     }
     Tensor a = evaluate(in, data, symbols)[0], b = evaluate(out, data, symbols)[0];
     double tolerance = row.options.fast ? 1e-2 : 3e-7;
-    EXPECT_TRUE(test::close(a, b, tolerance))
-        << row.rule << ": " << text(a) << " became " << text(b);
+    EXPECT_TRUE(test::close(a, b, tolerance)) << row.rule << ": " << text(a) << " became " << text(b);
   }
 }
 
 // What looks like a rule and is not one.
 TEST(Canon, UnsoundRulesAreAbsent) {
   for (const char* term :
-       {"add(x, f(0))", "mul(x, f(0))", "sub(x, x)", "div(x, x)", "neg(sub(x, y))",
-        "add(add(x, f(1)), f(2))", "eq(x, x)", "bit_not(lt(x, y))", "min(x, max(x, y))",
-        "div(x, f(3))", "cast(cast(x, bf16), f32)", "cast(cast(i, f64), i8)", "pow(x, f(0.5))",
+       {"add(x, f(0))", "mul(x, f(0))", "sub(x, x)", "div(x, x)", "neg(sub(x, y))", "add(add(x, f(1)), f(2))", "eq(x, x)",
+        "bit_not(lt(x, y))", "min(x, max(x, y))", "div(x, f(3))", "cast(cast(x, bf16), f32)", "cast(cast(i, f64), i8)", "pow(x, f(0.5))",
         "reduce_sum(reduce_sum(x, {1}), {0})", "reduce_sum(permute(x, {1, 0}), {0, 1})",
-        "pad(pad(x, {-1, 0}, {1, 3}, 0), {1, 0}, {2, 3}, 0)", "take(x, integer(i64, 5), {0})",
-        "div(i, k(0))"}) {
+        "pad(pad(x, {-1, 0}, {1, 3}, 0), {1, 0}, {2, 3}, 0)", "take(x, integer(i64, 5), {0})", "div(i, k(0))"}) {
     Graph in, out;
     finish(in, Terms(in).read(term));
     Report report;

@@ -47,8 +47,7 @@ class Maker {
       case 3:
         return {a.expr * Expr(d), [=](auto& s, auto& i) { return f(s, i) * d; }};
       case 4:
-        return {floor_div(a.expr, divisor.expr),
-                [=](auto& s, auto& i) { return floor_of(f(s, i), by(s, i)); }};
+        return {floor_div(a.expr, divisor.expr), [=](auto& s, auto& i) { return floor_of(f(s, i), by(s, i)); }};
       case 5:
         return {mod(a.expr, divisor.expr), [=](auto& s, auto& i) {
                   int64_t x = f(s, i), y = by(s, i);
@@ -92,8 +91,7 @@ void points(Maker& m, F f) {
     for (const Expr& e : m.extents) n.push_back(e.eval(s));
     for (int k = 0; k < 12; ++k) {
       std::vector<int64_t> i;
-      for (int64_t extent : n)
-        i.push_back(k == 0 ? 0 : k == 1 ? extent - 1 : m.pick(static_cast<int>(extent)));
+      for (int64_t extent : n) i.push_back(k == 0 ? 0 : k == 1 ? extent - 1 : m.pick(static_cast<int>(extent)));
       f(s, i);
     }
   }
@@ -108,9 +106,8 @@ TEST(Expr, RandomExpressionsKeepTheirValues) {
   for (uint64_t seed = 1; seed <= 6000; ++seed) {
     Maker m(seed);
     Both b = m.make(4);
-    points(m, [&](const auto& s, const auto& i) {
-      ASSERT_EQ(b.expr.eval(s, i), b.direct(s, i)) << "seed " << seed << ": " << b.expr.str();
-    });
+    points(m,
+           [&](const auto& s, const auto& i) { ASSERT_EQ(b.expr.eval(s, i), b.direct(s, i)) << "seed " << seed << ": " << b.expr.str(); });
     if (HasFatalFailure()) return;
   }
 }
@@ -122,9 +119,7 @@ TEST(Expr, ProofsAreTrue) {
     Both b = m.make(3);
     if (!provably_nonnegative(b.expr)) continue;
     ++proved;
-    points(m, [&](const auto& s, const auto& i) {
-      ASSERT_GE(b.direct(s, i), 0) << "seed " << seed << ": " << b.expr.str();
-    });
+    points(m, [&](const auto& s, const auto& i) { ASSERT_GE(b.direct(s, i), 0) << "seed " << seed << ": " << b.expr.str(); });
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(proved, 500) << "the proofs must not become useless";
@@ -134,8 +129,7 @@ TEST(Expr, TextRoundTrip) {
   for (uint64_t seed = 1; seed <= 4000; ++seed) {
     Maker m(seed);
     Expr e = m.make(4).expr;
-    Expr back =
-        parse_expr(e.str(), [&](Atom::Kind kind, int id) { return extent_in(m, kind, id); });
+    Expr back = parse_expr(e.str(), [&](Atom::Kind kind, int id) { return extent_in(m, kind, id); });
     ASSERT_EQ(back, e) << "seed " << seed << ": " << e.str() << " became " << back.str();
     ASSERT_EQ(back.hash(), e.hash());
   }
@@ -146,13 +140,11 @@ TEST(Expr, SubstitutionCommutesWithEvaluation) {
     Maker m(seed);
     Both b = m.make(4);
     Expr with = b.expr.substitute([](const Atom& a) -> std::optional<Expr> {
-      return a.kind == Atom::Kind::symbol && a.id == 0 ? std::optional(Expr::symbol(1) + Expr(2))
-                                                       : std::nullopt;
+      return a.kind == Atom::Kind::symbol && a.id == 0 ? std::optional(Expr::symbol(1) + Expr(2)) : std::nullopt;
     });
     // Axes keep the extents they were made with, so only points that fit both are compared.
     std::vector<int64_t> s = {5, 3}, i = {0, 0, 0};
-    ASSERT_EQ(with.eval(s, i), b.direct(s, i))
-        << "seed " << seed << ": " << b.expr.str() << " became " << with.str();
+    ASSERT_EQ(with.eval(s, i), b.direct(s, i)) << "seed " << seed << ": " << b.expr.str() << " became " << with.str();
   }
 }
 
@@ -258,9 +250,7 @@ TEST(Expr, ParserRejectsWithAPosition) {
   EXPECT_EQ(message("s0 + "), "expression \"s0 + \": expected a number at position 5");
   EXPECT_EQ(message("(s0"), "expression \"(s0\": expected ')' at position 3");
   EXPECT_EQ(message("i0"), "expression \"i0\": expected no axis or value here at position 2");
-  EXPECT_EQ(
-      message("99999999999999999999"),
-      "expression \"99999999999999999999\": expected a number that fits 64 bits at position 18");
+  EXPECT_EQ(message("99999999999999999999"), "expression \"99999999999999999999\": expected a number that fits 64 bits at position 18");
   EXPECT_NE(message(std::string(200, '(')), "no error");
 }
 

@@ -77,36 +77,21 @@ TEST_F(GraphTest, ShapesAndTypesAreInferred) {
               g.make(Op::take, {x, indices}, {.ints = {1, 1}});
             }),
             "take: the first 1 dimensions of the indices [3, s0] are not those of [2, s0, 8]");
-  EXPECT_EQ(message_of([&] {
-              g.make(Op::take, {x, own}, {.ints = {0, 1}});
-            }),
-            "take: batch 1 is outside [0, 0]");
+  EXPECT_EQ(message_of([&] { g.make(Op::take, {x, own}, {.ints = {0, 1}}); }), "take: batch 1 is outside [0, 0]");
 }
 
 TEST_F(GraphTest, ErrorsNameTheOpAndTheExpectation) {
   Value x = p(0, {2, 3}), y = p(1, {3, 2}), i = p(2, {2, 3}, DType::i32);
-  EXPECT_EQ(message_of([&] { g.binary(Op::add, x, y); }),
-            "add: operand 1 is f32[3, 2], expected f32[2, 3] like operand 0");
+  EXPECT_EQ(message_of([&] { g.binary(Op::add, x, y); }), "add: operand 1 is f32[3, 2], expected f32[2, 3] like operand 0");
   EXPECT_EQ(message_of([&] { g.unary(Op::exp, i); }), "exp: is not defined on i32");
-  EXPECT_EQ(message_of([&] { g.reshape(x, {7}); }),
-            "reshape: cannot turn f32[2, 3] (6 elements) into [7] (7)");
-  EXPECT_EQ(message_of([&] { g.reduce(Op::reduce_sum, x, {2}); }),
-            "reduce_sum: axis 2 is outside [0, 2)");
+  EXPECT_EQ(message_of([&] { g.reshape(x, {7}); }), "reshape: cannot turn f32[2, 3] (6 elements) into [7] (7)");
+  EXPECT_EQ(message_of([&] { g.reduce(Op::reduce_sum, x, {2}); }), "reduce_sum: axis 2 is outside [0, 2)");
   EXPECT_EQ(message_of([&] { g.make(Op::add, {x}); }), "add: takes 2 operands, got 1");
-  EXPECT_EQ(message_of([&] {
-              g.slice(x, {0, 2}, {2, 2}, {});
-            }),
-            "slice: elements 2 to 3 along axis 1 of f32[2, 3] are out of bounds");
-  EXPECT_EQ(message_of([&] { g.make(Op::neg, {x}, {.ints = {1}}); }),
-            "neg: has no integer attributes, got 1");
-  EXPECT_EQ(message_of([&] {
-              g.make(Op::dot_general, {x, x});
-            }),
-            "dot_general: inner dimensions of f32[2, 3] and f32[2, 3] differ");
-  EXPECT_EQ(message_of([&] { g.make(Op::neg, {x}, {}, DType::f64); }),
-            "neg: the result is f32, not f64");
-  EXPECT_EQ(message_of([&] { g.constant(DType::b8, 2); }),
-            "constant: value 0x2 is not a truth value");
+  EXPECT_EQ(message_of([&] { g.slice(x, {0, 2}, {2, 2}, {}); }), "slice: elements 2 to 3 along axis 1 of f32[2, 3] are out of bounds");
+  EXPECT_EQ(message_of([&] { g.make(Op::neg, {x}, {.ints = {1}}); }), "neg: has no integer attributes, got 1");
+  EXPECT_EQ(message_of([&] { g.make(Op::dot_general, {x, x}); }), "dot_general: inner dimensions of f32[2, 3] and f32[2, 3] differ");
+  EXPECT_EQ(message_of([&] { g.make(Op::neg, {x}, {}, DType::f64); }), "neg: the result is f32, not f64");
+  EXPECT_EQ(message_of([&] { g.constant(DType::b8, 2); }), "constant: value 0x2 is not a truth value");
   EXPECT_EQ(message_of([&] { g.make(Op::neg, {nullptr}); }), "neg: operand 0 is null");
 }
 
@@ -155,10 +140,8 @@ TEST_F(GraphTest, IdentitiesOfTheTable) {
 TEST_F(GraphTest, TextRoundTrip) {
   Value x = p(0, {2, s0}), i = p(1, {3}, DType::i64);
   Value t = g.make(Op::take, {x, i}, {.ints = {0}});
-  Value call =
-      g.make(Op::host_call, {x}, {.ints = {7}, .exprs = {s0 + Expr(1)}, .text = "aten::\"odd\"\n"});
-  Value r = g.make(Op::host_result, {call}, {.ints = {0}, .exprs = {floor_div(s0, 2), 1}},
-                   DType::f32, Shape{3, s0});
+  Value call = g.make(Op::host_call, {x}, {.ints = {7}, .exprs = {s0 + Expr(1)}, .text = "aten::\"odd\"\n"});
+  Value r = g.make(Op::host_result, {call}, {.ints = {0}, .exprs = {floor_div(s0, 2), 1}}, DType::f32, Shape{3, s0});
   Value sum = g.binary(Op::add, t, g.binary(Op::mul, r, g.number(DType::f32, 0.1, {3, s0})));
   g.outputs.push_back({sum, contiguous_strides(sum->shape)});
   Value y = p(2, {3, s0});

@@ -51,18 +51,16 @@ void check_plan(uint64_t seed, bool poor, PlanTally& tally) {
   for (int64_t n : {0, 1, 2, 1000}) sizes.emplace_back(r.symbols.size(), n);
   for (const auto& s : sizes) {
     std::string faults = faults_of(plan, s);
-    ASSERT_TRUE(faults.empty()) << faults << "for sizes " << testing::PrintToString(s) << "\n"
-                                << described;
+    ASSERT_TRUE(faults.empty()) << faults << "for sizes " << testing::PrintToString(s) << "\n" << described;
   }
   PlanRunner runner(plan);
   for (int call = 0; call < 2; ++call) {
     std::vector<Tensor> got = runner.run(r.parameters, r.symbols);
     ASSERT_EQ(got.size(), r.expected.size());
     for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_TRUE(same(got[i], r.expected[i]))
-          << "call " << call << ", output " << i << " is " << text(got[i]) << ", expected "
-          << text(r.expected[i]) << "\n"
-          << described;
+      ASSERT_TRUE(same(got[i], r.expected[i])) << "call " << call << ", output " << i << " is " << text(got[i]) << ", expected "
+                                               << text(r.expected[i]) << "\n"
+                                               << described;
   }
 }
 
@@ -93,12 +91,8 @@ TEST(PlanFuzz, PlansOfRandomGraphsKeepToTheRulesAndTheirValues) {
 schedule::Plan sound_plan(const Expr& n) {
   ir::Graph g;
   Shape s{n, Expr(40)}, w{Expr(40), Expr(40)};
-  auto input = [&](int k, const Shape& shape) {
-    return g.parameter(k, DType::f32, shape, contiguous_strides(shape));
-  };
-  auto product = [&](ir::Value x, int k) {
-    return g.make(ir::Op::dot_general, {g.unary(ir::Op::exp, x), input(k, w)});
-  };
+  auto input = [&](int k, const Shape& shape) { return g.parameter(k, DType::f32, shape, contiguous_strides(shape)); };
+  auto product = [&](ir::Value x, int k) { return g.make(ir::Op::dot_general, {g.unary(ir::Op::exp, x), input(k, w)}); };
   ir::Value a = product(input(0, s), 1), b = product(a, 2);
   ir::Value sum = g.reduce(ir::Op::reduce_sum, g.binary(ir::Op::mul, a, b), {0});
   g.outputs.push_back({g.make(ir::Op::argsort, {sum}, {.ints = {0, 0}, .exprs = {Expr(40)}}), {1}});
@@ -148,8 +142,7 @@ TEST(PlanFuzz, WhatReadsAParameterComesBeforeWhatIsWrittenIntoIt) {
   Shape s{Expr(3)};
   ir::Value x = g.parameter(0, DType::i32, s, {1}), y = g.parameter(1, DType::i32, s, {1});
   g.outputs.push_back({g.unary(ir::Op::neg, y), {}, 0});
-  g.outputs.push_back(
-      {g.binary(ir::Op::mul, g.binary(ir::Op::div, x, g.integer(DType::i32, 3, s)), y), {1}});
+  g.outputs.push_back({g.binary(ir::Op::mul, g.binary(ir::Op::div, x, g.integer(DType::i32, 3, s)), y), {1}});
   schedule::Plan plan = schedule::make_plan(g, {});
   std::map<int, Tensor> data{{0, {DType::i32, {3}, {3, 6, 9}}}, {1, {DType::i32, {3}, {1, 2, 3}}}};
   EXPECT_EQ(PlanRunner(plan).run(data, {})[1].bits, (std::vector<uint64_t>{1, 4, 9}));
@@ -167,8 +160,7 @@ TEST(PlanFuzz, BatchDimensionsOfOneAreNoChannels) {
   g.outputs.push_back({out, contiguous_strides(out->shape)});
   schedule::Plan plan = schedule::make_plan(g, {});
   EXPECT_EQ(faults_of(plan, {}), "");
-  std::map<int, Tensor> data{{0, {DType::i32, {2, 1, 3}, {1, 2, 3, 4, 5, 6}}},
-                             {1, {DType::i32, {2, 1, 2, 1}, {1, 2, 3, 4}}}};
+  std::map<int, Tensor> data{{0, {DType::i32, {2, 1, 3}, {1, 2, 3, 4, 5, 6}}}, {1, {DType::i32, {2, 1, 2, 1}, {1, 2, 3, 4}}}};
   EXPECT_EQ(PlanRunner(plan).run(data, {})[0].bits, (std::vector<uint64_t>{5, 8, 32, 39}));
 }
 

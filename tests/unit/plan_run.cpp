@@ -123,8 +123,7 @@ class Checker {
       if (s.boundary && end > plan_.boundary_bytes) bad("slot {} leaves the boundary pool", i);
       if (!s.boundary && begin < plan_.boundary_bytes) bad("slot {} lies in the boundary pool", i);
       for (const Place& p : placed)
-        if (life.first <= p.life.second && p.life.first <= life.second && begin < p.end &&
-            p.begin < end)
+        if (life.first <= p.life.second && p.life.first <= life.second && begin < p.end && p.begin < end)
           bad("slots {} and {} overlap", p.slot, i);
       placed.push_back({i, begin, end, life});
     }
@@ -148,24 +147,20 @@ class Checker {
 size_t width(DType t) { return static_cast<size_t>(size_of(t)); }
 
 void write(const Tensor& t, std::byte* to) {
-  for (size_t i = 0; i < t.size(); ++i)
-    std::memcpy(to + i * width(t.dtype), &t.bits[i], width(t.dtype));
+  for (size_t i = 0; i < t.size(); ++i) std::memcpy(to + i * width(t.dtype), &t.bits[i], width(t.dtype));
 }
 
 Tensor read(const Slot& s, const std::byte* from, const std::vector<int64_t>& symbols) {
   std::vector<int64_t> shape;
   for (const Expr& d : s.shape) shape.push_back(d.eval(symbols));
   Tensor t = filled(s.dtype, shape, 0);
-  for (size_t i = 0; i < t.size(); ++i)
-    std::memcpy(&t.bits[i], from + i * width(s.dtype), width(s.dtype));
+  for (size_t i = 0; i < t.size(); ++i) std::memcpy(&t.bits[i], from + i * width(s.dtype), width(s.dtype));
   return t;
 }
 
 }  // namespace
 
-std::string faults_of(const Plan& plan, const std::vector<int64_t>& symbols) {
-  return Checker(plan, symbols).run();
-}
+std::string faults_of(const Plan& plan, const std::vector<int64_t>& symbols) { return Checker(plan, symbols).run(); }
 
 PlanRunner::Bytes& PlanRunner::own(int slot, size_t size) {
   Bytes& bytes = memory_[slot];
@@ -195,18 +190,14 @@ void PlanRunner::launch(const Step& step, const std::vector<int64_t>& symbols) {
   interp::run(program, buffers.data(), sizes.data(), nullptr);
 }
 
-std::vector<Tensor> PlanRunner::run(const std::map<int, Tensor>& parameters,
-                                    const std::vector<int64_t>& symbols) {
-  arena_.assign(static_cast<size_t>(std::max<int64_t>(plan_.arena_bytes.eval(symbols), 1)),
-                pattern);
+std::vector<Tensor> PlanRunner::run(const std::map<int, Tensor>& parameters, const std::vector<int64_t>& symbols) {
+  arena_.assign(static_cast<size_t>(std::max<int64_t>(plan_.arena_bytes.eval(symbols), 1)), pattern);
   address_.resize(plan_.slots.size());
   for (size_t i = 0; i < plan_.slots.size(); ++i) {
     const Slot& s = plan_.slots[i];
     auto bytes = static_cast<size_t>(std::max<int64_t>(s.bytes.eval(symbols), 0));
     if (s.kind == SlotKind::arena) address_[i] = arena_.data() + s.offset.eval(symbols);
-    if (s.kind == SlotKind::output || (s.kind == SlotKind::cached && !warm_) ||
-        s.kind == SlotKind::input)
-      own(static_cast<int>(i), bytes);
+    if (s.kind == SlotKind::output || (s.kind == SlotKind::cached && !warm_) || s.kind == SlotKind::input) own(static_cast<int>(i), bytes);
     if (s.kind == SlotKind::input) write(parameters.at(s.index), address_[i]);
   }
   for (const Step& step : plan_.steps) {
@@ -218,8 +209,7 @@ std::vector<Tensor> PlanRunner::run(const std::map<int, Tensor>& parameters,
   warm_ = true;
   std::vector<Tensor> out;
   for (const auto& o : plan_.outputs)
-    out.push_back(read(plan_.slots[static_cast<size_t>(o.slot)],
-                       address_[static_cast<size_t>(o.slot)], symbols));
+    out.push_back(read(plan_.slots[static_cast<size_t>(o.slot)], address_[static_cast<size_t>(o.slot)], symbols));
   return out;
 }
 

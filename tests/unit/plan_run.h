@@ -21,8 +21,7 @@ class PlanRunner {
 
   /// The outputs, of mutations the parameter, for row-major parameters and contiguous outputs.
   /// What is cached is computed in the first call. Throws what the interpreter throws.
-  std::vector<Tensor> run(const std::map<int, Tensor>& parameters,
-                          const std::vector<int64_t>& symbols);
+  std::vector<Tensor> run(const std::map<int, Tensor>& parameters, const std::vector<int64_t>& symbols);
 
  private:
   using Bytes = std::vector<std::byte>;

@@ -16,19 +16,16 @@ using ir::Attrs;
 using ir::Op;
 using ir::OpKind;
 
-constexpr std::array types = {DType::b8,  DType::u8,  DType::i8,  DType::i16,
-                              DType::i32, DType::i64, DType::f16, DType::bf16,
-                              DType::f32, DType::f64, DType::f32, DType::u32};
+constexpr std::array types = {DType::b8,  DType::u8,   DType::i8,  DType::i16, DType::i32, DType::i64,
+                              DType::f16, DType::bf16, DType::f32, DType::f64, DType::f32, DType::u32};
 
 bool has_nan(const Tensor& t) {
-  return std::any_of(t.bits.begin(), t.bits.end(),
-                     [&](uint64_t b) { return std::isnan(ir::as_double(t.dtype, b)); });
+  return std::any_of(t.bits.begin(), t.bits.end(), [&](uint64_t b) { return std::isnan(ir::as_double(t.dtype, b)); });
 }
 
 }  // namespace
 
-RandomGraph::RandomGraph(uint64_t seed, int nodes, RandomGraphOptions options)
-    : options_(options), random_(seed) {
+RandomGraph::RandomGraph(uint64_t seed, int nodes, RandomGraphOptions options) : options_(options), random_(seed) {
   symbols = {pick(3) + 1, pick(2) + 2};
   some_empty_ = pick(4) == 0;
   for (int i = 0; i < 3; ++i) add_parameter(any(types), shape());
@@ -65,23 +62,10 @@ void RandomGraph::make_outputs() {
 uint64_t RandomGraph::value(DType t) {
   if (t == DType::b8) return random_() & 1;
   constexpr double inf = std::numeric_limits<double>::infinity();
-  constexpr std::array special = {0.0,
-                                  -0.0,
-                                  1.0,
-                                  -1.0,
-                                  2.0,
-                                  -2.0,
-                                  0.5,
-                                  3.0,
-                                  1e-40,
-                                  65504.0,
-                                  inf,
-                                  -inf,
-                                  std::numeric_limits<double>::quiet_NaN()};
-  if (is_float(t))
-    return ir::bits_of(t, pick(3) ? static_cast<double>(pick(41) - 20) / 8 : any(special));
-  constexpr std::array<int64_t, 8> ints = {
-      0, 1, -1, 2, 3, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), 7};
+  constexpr std::array special = {
+      0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, 1e-40, 65504.0, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
+  if (is_float(t)) return ir::bits_of(t, pick(3) ? static_cast<double>(pick(41) - 20) / 8 : any(special));
+  constexpr std::array<int64_t, 8> ints = {0, 1, -1, 2, 3, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), 7};
   return ir::bits_of_integer(t, pick(3) ? pick(9) - 4 : any(ints));
 }
 
@@ -98,8 +82,7 @@ Shape RandomGraph::shape() {
   return s;
 }
 
-void RandomGraph::add(Op op, const std::vector<Item>& inputs, Attrs attrs,
-                      std::optional<DType> dtype, std::optional<Shape> shape) {
+void RandomGraph::add(Op op, const std::vector<Item>& inputs, Attrs attrs, std::optional<DType> dtype, std::optional<Shape> shape) {
   std::vector<ir::Value> values;
   std::vector<const Tensor*> tensors;
   for (const Item& i : inputs) {
@@ -107,8 +90,7 @@ void RandomGraph::add(Op op, const std::vector<Item>& inputs, Attrs attrs,
     tensors.push_back(&i.tensor);
   }
   OpKind kind = ir::info(op).kind;
-  bool sums = kind == OpKind::reduce || kind == OpKind::scan || kind == OpKind::dot ||
-              (op == Op::scatter && attrs.ints.at(1) > 0);
+  bool sums = kind == OpKind::reduce || kind == OpKind::scan || kind == OpKind::dot || (op == Op::scatter && attrs.ints.at(1) > 0);
   if (options_.exact && sums && is_float(inputs[0].value->dtype)) return;
   Attrs normal = attrs;
   ir::Type type = ir::infer(op, values, normal, dtype, shape);
@@ -124,13 +106,10 @@ void RandomGraph::add_parameter(DType t, Shape s) {
   Tensor data = filled(t, std::move(concrete), 0);
   for (uint64_t& b : data.bits) b = value(t);
   parameters.emplace(next_parameter_, data);
-  items_.push_back(
-      {graph.parameter(next_parameter_++, t, s, contiguous_strides(s)), std::move(data)});
+  items_.push_back({graph.parameter(next_parameter_++, t, s, contiguous_strides(s)), std::move(data)});
 }
 
-void RandomGraph::add_constant(DType t, Shape s) {
-  add(Op::constant, {}, {.bits = value(t)}, t, std::move(s));
-}
+void RandomGraph::add_constant(DType t, Shape s) { add(Op::constant, {}, {.bits = value(t)}, t, std::move(s)); }
 
 // Something of the type and shape of x: often an item, a constant or x itself.
 RandomGraph::Item RandomGraph::like(const Item& x) {
@@ -161,8 +140,7 @@ void RandomGraph::host_copy() {
   Item x = any(items_);
   ir::Value call = graph.make(Op::host_call, {x.value}, {.ints = {0}, .text = "copy"});
   Shape strides = contiguous_strides(x.value->shape);
-  ir::Value result = graph.make(Op::host_result, {call}, {.ints = {0}, .exprs = strides},
-                                x.value->dtype, x.value->shape);
+  ir::Value result = graph.make(Op::host_result, {call}, {.ints = {0}, .exprs = strides}, x.value->dtype, x.value->shape);
   items_.push_back({result, x.tensor});
 }
 
@@ -349,8 +327,7 @@ RandomGraph::Item RandomGraph::random_indices(DType t, const Expr& n, Shape s) {
   add_parameter(t, std::move(s));
   Item& i = items_.back();
   int64_t limit = number(n);
-  for (uint64_t& b : i.tensor.bits)
-    b = ir::bits_of_integer(t, pick(static_cast<int>(2 * limit)) - limit);
+  for (uint64_t& b : i.tensor.bits) b = ir::bits_of_integer(t, pick(static_cast<int>(2 * limit)) - limit);
   parameters[next_parameter_ - 1] = i.tensor;
   return i;
 }

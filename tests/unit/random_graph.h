@@ -42,8 +42,8 @@ class RandomGraph {
   Shape shape();
   int64_t number(const Expr& e) { return e.eval(symbols); }
 
-  void add(ir::Op op, const std::vector<Item>& inputs, ir::Attrs attrs = {},
-           std::optional<DType> dtype = {}, std::optional<Shape> shape = {});
+  void add(ir::Op op, const std::vector<Item>& inputs, ir::Attrs attrs = {}, std::optional<DType> dtype = {},
+           std::optional<Shape> shape = {});
   void add_parameter(DType t, Shape s);
   void add_constant(DType t, Shape s);
   Item like(const Item& x);

@@ -51,8 +51,7 @@ uint64_t one_nan(DType t, uint64_t bits) {
 }
 
 uint64_t scalar(Op op, DType type, DType result, std::span<const uint64_t> args) {
-  if (ir::info(op).flags & ir::exact)
-    return one_nan(result, ir::eval_scalar(op, type, args, result));
+  if (ir::info(op).flags & ir::exact) return one_nan(result, ir::eval_scalar(op, type, args, result));
   double x = ir::as_double(type, args[0]), y = args.size() > 1 ? ir::as_double(type, args[1]) : 0;
   return ir::bits_of(result, reference(op, x, y));
 }
@@ -67,8 +66,7 @@ void elementwise(Op op, const std::vector<const Tensor*>& in, Tensor& out) {
 }
 
 // The operand's element that stands at `at` in the result of a movement; nullptr outside (pad).
-const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, const Tensor& x,
-                      const Index& at) {
+const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, const Tensor& x, const Index& at) {
   Index from(x.shape.size());
   for (size_t i = 0; i < from.size(); ++i) {
     switch (op) {
@@ -82,15 +80,11 @@ const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exp
         from[i] = exprs[i] + attrs.ints[i] * at[i];
         break;
       case Op::window:
-        from[i] = static_cast<int64_t>(i) == attrs.ints[0]
-                      ? attrs.ints[1] * at[i] + attrs.ints[2] * at.back()
-                      : at[i];
+        from[i] = static_cast<int64_t>(i) == attrs.ints[0] ? attrs.ints[1] * at[i] + attrs.ints[2] * at.back() : at[i];
         break;
       case Op::flip:
-        from[i] = std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) !=
-                          attrs.ints.end()
-                      ? x.shape[i] - 1 - at[i]
-                      : at[i];
+        from[i] =
+            std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) != attrs.ints.end() ? x.shape[i] - 1 - at[i] : at[i];
         break;
       default:
         from[i] = at[i] - exprs[i];
@@ -100,8 +94,7 @@ const uint64_t* moved(Op op, const Attrs& attrs, const std::vector<int64_t>& exp
   return &x.bits[offset(x.shape, from)];
 }
 
-void movement(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs,
-              const std::vector<const Tensor*>& in, Tensor& out) {
+void movement(Op op, const Attrs& attrs, const std::vector<int64_t>& exprs, const std::vector<const Tensor*>& in, Tensor& out) {
   if (op == Op::reshape) {
     out.bits = in[0]->bits;
     return;
@@ -149,9 +142,7 @@ void reduce(Op op, const Attrs& attrs, const Tensor& x, Tensor& out) {
   for_each(x.shape, [&](const Index& at) {
     Index to;
     for (size_t i = 0; i < at.size(); ++i)
-      if (std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) ==
-          attrs.ints.end())
-        to.push_back(at[i]);
+      if (std::find(attrs.ints.begin(), attrs.ints.end(), static_cast<int64_t>(i)) == attrs.ints.end()) to.push_back(at[i]);
     size_t o = offset(out.shape, to);
     uint64_t v = x.bits[n++];
     if (!index) {
@@ -170,8 +161,7 @@ void scan(Op op, const Attrs& attrs, const Tensor& x, Tensor& out) {
   for_each(x.shape, [&](const Index& at) {
     Index before = at;
     --before[axis];
-    uint64_t so_far =
-        at[axis] ? out.bits[offset(x.shape, before)] : *ir::reduction_identity(op, x.dtype);
+    uint64_t so_far = at[axis] ? out.bits[offset(x.shape, before)] : *ir::reduction_identity(op, x.dtype);
     size_t o = offset(x.shape, at);
     out.bits[o] = combine(op, x.dtype, so_far, x.bits[o]);
   });
@@ -225,9 +215,7 @@ void attend(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& ou
   const Tensor &q = *in[0], &k = *in[1], &v = *in[2];
   size_t h = q.shape.size() - 3, n = 0;
   int64_t group = q.shape[h] / k.shape[h], keys = k.shape[h + 1], depth = q.shape[h + 2];
-  auto load = [](const Tensor& t, const Index& at) {
-    return ir::as_double(t.dtype, t.bits[offset(t.shape, at)]);
-  };
+  auto load = [](const Tensor& t, const Index& at) { return ir::as_double(t.dtype, t.bits[offset(t.shape, at)]); };
   for_each(out.shape, [&](const Index& at) {
     Index head = at;
     head[h] /= group;
@@ -236,11 +224,9 @@ void attend(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& ou
       double score = 0;
       Index a = at, b = head;
       b[h + 1] = j;
-      for (a[h + 2] = b[h + 2] = 0; a[h + 2] < depth; ++a[h + 2], ++b[h + 2])
-        score += load(q, a) * load(k, b);
+      for (a[h + 2] = b[h + 2] = 0; a[h + 2] < depth; ++a[h + 2], ++b[h + 2]) score += load(q, a) * load(k, b);
       score *= std::bit_cast<double>(attrs.bits);
-      if (auto cap = std::bit_cast<double>(attrs.ints[1]); cap > 0)
-        score = cap * std::tanh(score / cap);
+      if (auto cap = std::bit_cast<double>(attrs.ints[1]); cap > 0) score = cap * std::tanh(score / cap);
       bool keep = attrs.ints[0] == 0 || j <= at[h + 1];
       if (in.size() == 4) {
         Index where(at.begin() + static_cast<ptrdiff_t>(at.size() - in[3]->shape.size()), at.end());
@@ -263,14 +249,11 @@ void attend(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& ou
 
 // The operand's index for a point of the result of a take; -1 in the axis for an index out of
 // bounds.
-Index gathered(const Tensor& x, const Tensor& indices, size_t axis, int64_t batch,
-               const Index& at) {
+Index gathered(const Tensor& x, const Tensor& indices, size_t axis, int64_t batch, const Index& at) {
   size_t k = indices.shape.size() - static_cast<size_t>(batch);
   Index where(at.begin(), at.begin() + batch);
-  where.insert(where.end(), at.begin() + static_cast<ptrdiff_t>(axis),
-               at.begin() + static_cast<ptrdiff_t>(axis + k));
-  int64_t i = ir::as_integer(indices.dtype, indices.bits[offset(indices.shape, where)]),
-          n = x.shape[axis];
+  where.insert(where.end(), at.begin() + static_cast<ptrdiff_t>(axis), at.begin() + static_cast<ptrdiff_t>(axis + k));
+  int64_t i = ir::as_integer(indices.dtype, indices.bits[offset(indices.shape, where)]), n = x.shape[axis];
   if (i < 0) i += n;
   Index from(at.begin(), at.begin() + static_cast<ptrdiff_t>(axis));
   from.push_back(i >= 0 && i < n ? i : -1);
@@ -287,8 +270,7 @@ void take(const Attrs& attrs, const Tensor& x, const Tensor& indices, Tensor& ou
 }
 
 void scatter(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& out) {
-  constexpr Op modes[] = {Op::reduce_sum, Op::reduce_sum, Op::reduce_prod, Op::reduce_max,
-                          Op::reduce_min};
+  constexpr Op modes[] = {Op::reduce_sum, Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min};
   out.bits = in[0]->bits;
   size_t axis = static_cast<size_t>(attrs.ints[0]), n = 0;
   for_each(in[2]->shape, [&](const Index& at) {
@@ -303,11 +285,9 @@ void scatter(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& o
 void leaf(Op op, const Attrs& attrs, Tensor& out) {
   size_t n = 0;
   for_each(out.shape, [&](const Index& at) {
-    uint64_t coordinate =
-        op == Op::iota ? static_cast<uint64_t>(at[static_cast<size_t>(attrs.ints[0])]) : 0;
-    out.bits[n++] = op == Op::constant
-                        ? one_nan(out.dtype, attrs.bits)
-                        : ir::eval_scalar(Op::cast, DType::i64, std::array{coordinate}, out.dtype);
+    uint64_t coordinate = op == Op::iota ? static_cast<uint64_t>(at[static_cast<size_t>(attrs.ints[0])]) : 0;
+    out.bits[n++] =
+        op == Op::constant ? one_nan(out.dtype, attrs.bits) : ir::eval_scalar(Op::cast, DType::i64, std::array{coordinate}, out.dtype);
   });
 }
 
@@ -316,8 +296,7 @@ void leaf(Op op, const Attrs& attrs, Tensor& out) {
 bool same(const Tensor& a, const Tensor& b) {
   if (a.dtype != b.dtype || a.shape != b.shape) return false;
   for (size_t i = 0; i < a.size(); ++i) {
-    bool nan = is_float(a.dtype) && std::isnan(ir::as_double(a.dtype, a.bits[i])) &&
-               std::isnan(ir::as_double(b.dtype, b.bits[i]));
+    bool nan = is_float(a.dtype) && std::isnan(ir::as_double(a.dtype, a.bits[i])) && std::isnan(ir::as_double(b.dtype, b.bits[i]));
     if (a.bits[i] != b.bits[i] && !nan) return false;
   }
   return true;
@@ -345,8 +324,8 @@ Tensor filled(DType dtype, std::vector<int64_t> shape, uint64_t bits) {
   return {dtype, std::move(shape), std::vector<uint64_t>(n, bits)};
 }
 
-Tensor evaluate(Op op, const Attrs& attrs, DType dtype, const Shape& shape,
-                const std::vector<const Tensor*>& inputs, std::span<const int64_t> symbols) {
+Tensor evaluate(Op op, const Attrs& attrs, DType dtype, const Shape& shape, const std::vector<const Tensor*>& inputs,
+                std::span<const int64_t> symbols) {
   Index concrete;
   for (const Expr& d : shape) concrete.push_back(d.eval(symbols));
   Tensor out = filled(dtype, std::move(concrete), 0);
@@ -387,15 +366,13 @@ Tensor evaluate(Op op, const Attrs& attrs, DType dtype, const Shape& shape,
   return out;
 }
 
-std::vector<Tensor> evaluate(const ir::Graph& graph, const std::map<int, Tensor>& parameters,
-                             std::span<const int64_t> symbols) {
+std::vector<Tensor> evaluate(const ir::Graph& graph, const std::map<int, Tensor>& parameters, std::span<const int64_t> symbols) {
   std::vector<Tensor> values(graph.nodes().size());
   for (ir::Value v : ir::live_nodes(graph)) {
     std::vector<const Tensor*> inputs;
     for (ir::Value x : v->inputs) inputs.push_back(&values[x->id]);
-    values[v->id] = v->is(Op::parameter)
-                        ? parameters.at(static_cast<int>(v->attrs.ints[0]))
-                        : evaluate(v->op, v->attrs, v->dtype, v->shape, inputs, symbols);
+    values[v->id] = v->is(Op::parameter) ? parameters.at(static_cast<int>(v->attrs.ints[0]))
+                                         : evaluate(v->op, v->attrs, v->dtype, v->shape, inputs, symbols);
   }
   std::vector<Tensor> out;
   for (const ir::Output& o : graph.outputs) out.push_back(values[o.value->id]);

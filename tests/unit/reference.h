@@ -31,11 +31,10 @@ Tensor filled(DType dtype, std::vector<int64_t> shape, uint64_t bits);
 
 /// One operation. `shape` is the result's, with `symbols` put in. Functions that are not exact are
 /// computed in double and rounded.
-Tensor evaluate(ir::Op op, const ir::Attrs& attrs, DType dtype, const Shape& shape,
-                const std::vector<const Tensor*>& inputs, std::span<const int64_t> symbols);
+Tensor evaluate(ir::Op op, const ir::Attrs& attrs, DType dtype, const Shape& shape, const std::vector<const Tensor*>& inputs,
+                std::span<const int64_t> symbols);
 
 /// The graph's outputs for these parameters.
-std::vector<Tensor> evaluate(const ir::Graph& graph, const std::map<int, Tensor>& parameters,
-                             std::span<const int64_t> symbols);
+std::vector<Tensor> evaluate(const ir::Graph& graph, const std::map<int, Tensor>& parameters, std::span<const int64_t> symbols);
 
 }  // namespace hologram::test

@@ -37,9 +37,7 @@ struct Words {
   static uint64_t weigh(Term t, std::span<const uint64_t> costs) {
     uint64_t sum = 0;
     for (uint64_t c : costs) sum += c;
-    return t->operands.empty() ? (t->head == '1' ? 1 : least_cost)
-           : t->head == '!'    ? 2 * sum + 1
-                               : sum + 2;
+    return t->operands.empty() ? (t->head == '1' ? 1 : least_cost) : t->head == '!' ? 2 * sum + 1 : sum + 2;
   }
 };
 
@@ -61,8 +59,7 @@ class RewriteTest : public testing::Test {
       {"unit", P::node('.', {x, one}), x},
       {"involution", P::node('!', {P::node('!', {x})}), x},
       {"inverse", P::node('.', {x, P::node('!', {x})}), one},
-      {"conjugate", P::node('!', {P::node('.', {x, y})}),
-       P::node('.', {P::node('!', {y}), P::node('!', {x})})},
+      {"conjugate", P::node('!', {P::node('.', {x, y})}), P::node('.', {P::node('!', {y}), P::node('!', {x})})},
       {"absorb", P::node('+', {x, P::node('!', {x})}), one},
       {"grows", P::node('?', {x}), P::node('!', {P::node('!', {P::node('?', {x})})})},
   };
@@ -140,8 +137,7 @@ TEST_F(RewriteTest, TheFirstRuleThatAppliesAnywhereComesFirst) {
 TEST_F(RewriteTest, ConditionsAndFunctions) {
   std::vector<R> more = {
       {"only_a", P::node('!', {x}), one, [](const Match<Words>& m) { return m[0]->head == 'a'; }},
-      {"swap", P::node('?', {P::constant(3)}),
-       +[](Words& w, const Match<Words>&) -> std::optional<const Word*> { return w.make('z'); }},
+      {"swap", P::node('?', {P::constant(3)}), +[](Words& w, const Match<Words>&) -> std::optional<const Word*> { return w.make('z'); }},
   };
   Rewriter<Words> r(words, {&more[0], &more[1]});
   EXPECT_EQ(text(r.normalize(invert(leaf('a')))), "1");

@@ -14,8 +14,7 @@
 namespace hologram::ir {
 namespace {
 
-uint64_t eval(Op op, DType t, std::initializer_list<uint64_t> args, DType to = DType::f32,
-              bool* error = nullptr) {
+uint64_t eval(Op op, DType t, std::initializer_list<uint64_t> args, DType to = DType::f32, bool* error = nullptr) {
   std::vector<uint64_t> a(args);
   return eval_scalar(op, t, a, is_float(t) || info(op).kind == OpKind::cast ? to : t, error);
 }
@@ -86,8 +85,7 @@ void all_pairs(DType type) {
       for (int b = 0; b < 256; ++b) {
         bool error = false;
         std::array<uint64_t, 2> args{static_cast<uint64_t>(a), static_cast<uint64_t>(b)};
-        uint64_t got = eval_scalar(
-            op, type, std::span(args.data(), static_cast<size_t>(info(op).arity)), type, &error);
+        uint64_t got = eval_scalar(op, type, std::span(args.data(), static_cast<size_t>(info(op).arity)), type, &error);
         T want = native<T>(op, static_cast<T>(a), static_cast<T>(b));
         ASSERT_EQ(got, static_cast<uint8_t>(want)) << name_of(op) << " " << a << " " << b;
         ASSERT_EQ(error, (op == Op::div || op == Op::rem) && b == 0);
@@ -149,8 +147,7 @@ std::vector<F> interesting() {
                       F(8388609.5),
                       F(4503599627370497.5)};
   std::mt19937 random(7);
-  for (int i = 0; i < 40; ++i)
-    v.push_back(std::ldexp(static_cast<F>(random()), static_cast<int>(random() % 80) - 70));
+  for (int i = 0; i < 40; ++i) v.push_back(std::ldexp(static_cast<F>(random()), static_cast<int>(random() % 80) - 70));
   for (size_t i = 0, n = v.size(); i < n; ++i) v.push_back(-v[i]);
   v.push_back(L::quiet_NaN());
   return v;
@@ -196,13 +193,9 @@ F native_float(Op op, F x, F y, F z) {
     case Op::maxnum:
       return std::isnan(x) ? y : std::isnan(y) ? x : x > y || (x == y && std::signbit(y)) ? x : y;
     case Op::min:
-      return std::isnan(x + y) && (std::isnan(x) || std::isnan(y))
-                 ? NAN
-                 : native_float(Op::minnum, x, y, z);
+      return std::isnan(x + y) && (std::isnan(x) || std::isnan(y)) ? NAN : native_float(Op::minnum, x, y, z);
     case Op::max:
-      return std::isnan(x + y) && (std::isnan(x) || std::isnan(y))
-                 ? NAN
-                 : native_float(Op::maxnum, x, y, z);
+      return std::isnan(x + y) && (std::isnan(x) || std::isnan(y)) ? NAN : native_float(Op::maxnum, x, y, z);
     default:
       return F(0);
   }
@@ -214,16 +207,13 @@ void float_grid(DType t) {
   for (int i = 0; i < num_ops; ++i) {
     Op op = static_cast<Op>(i);
     OpKind kind = info(op).kind;
-    bool arithmetic =
-        kind >= OpKind::unary && kind <= OpKind::ternary_float && kind != OpKind::select;
+    bool arithmetic = kind >= OpKind::unary && kind <= OpKind::ternary_float && kind != OpKind::select;
     if (!arithmetic || !(info(op).flags & exact) || !accepts(op, t)) continue;
     for (F x : all)
       for (F y : all) {
-        F z =
-            all[(static_cast<size_t>(std::bit_cast<U>(x) ^ std::bit_cast<U>(y)) * 7) % all.size()];
+        F z = all[(static_cast<size_t>(std::bit_cast<U>(x) ^ std::bit_cast<U>(y)) * 7) % all.size()];
         std::array<uint64_t, 3> args{std::bit_cast<U>(x), std::bit_cast<U>(y), std::bit_cast<U>(z)};
-        uint64_t got =
-            eval_scalar(op, t, std::span(args.data(), static_cast<size_t>(info(op).arity)), t);
+        uint64_t got = eval_scalar(op, t, std::span(args.data(), static_cast<size_t>(info(op).arity)), t);
         if (kind == OpKind::compare) {
           bool want = op == Op::eq ? x == y : op == Op::ne ? x != y : op == Op::lt ? x < y : x <= y;
           ASSERT_EQ(got, want ? 1u : 0u) << name_of(op) << " " << x << " " << y;
@@ -234,8 +224,7 @@ void float_grid(DType t) {
           ASSERT_EQ(std::signbit(have), std::signbit(x));
         }
         bool same = op == Op::round ? have == want : got == std::bit_cast<U>(want);
-        ASSERT_TRUE(same || (std::isnan(have) && std::isnan(want)) ||
-                    (op == Op::round && std::isinf(x)))
+        ASSERT_TRUE(same || (std::isnan(have) && std::isnan(want)) || (op == Op::round && std::isinf(x)))
             << name_of(op) << " " << x << " " << y << " gives " << have << ", expected " << want;
       }
   }
@@ -249,9 +238,7 @@ double half_value(uint16_t x, int exponent_bits, int mantissa_bits) {
   int bias = (1 << (exponent_bits - 1)) - 1, all = (1 << exponent_bits) - 1;
   int e = (x >> mantissa_bits) & all, m = x & ((1 << mantissa_bits) - 1);
   double sign = x >> 15 ? -1 : 1;
-  if (e == all)
-    return m ? std::numeric_limits<double>::quiet_NaN()
-             : sign * std::numeric_limits<double>::infinity();
+  if (e == all) return m ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
   double fraction = std::ldexp(m, -mantissa_bits);
   return sign * (e ? std::ldexp(1 + fraction, e - bias) : std::ldexp(fraction, 1 - bias));
 }
@@ -267,8 +254,7 @@ uint16_t nearest_half(double x, int exponent_bits, int mantissa_bits) {
     (half_value(mid, exponent_bits, mantissa_bits) <= a ? low : high) = mid;
   }
   double below = half_value(low, exponent_bits, mantissa_bits);
-  double above = high == infinity ? 2 * below - half_value(static_cast<uint16_t>(low - 1),
-                                                           exponent_bits, mantissa_bits)
+  double above = high == infinity ? 2 * below - half_value(static_cast<uint16_t>(low - 1), exponent_bits, mantissa_bits)
                                   : half_value(high, exponent_bits, mantissa_bits);
   bool up = a - below > above - a || (a - below == above - a && (low & 1));
   if (std::isinf(x)) up = true;
@@ -289,8 +275,7 @@ TEST(Scalar, HalvesWidenExactly) {
       ASSERT_EQ(bf16_to_f32(x), static_cast<float>(bf16)) << i;
       ASSERT_EQ(f32_to_bf16(bf16_to_f32(x)), x) << i;
     } else {
-      ASSERT_TRUE(std::isnan(bf16_to_f32(x)) &&
-                  std::isnan(bf16_to_f32(f32_to_bf16(bf16_to_f32(x)))));
+      ASSERT_TRUE(std::isnan(bf16_to_f32(x)) && std::isnan(bf16_to_f32(f32_to_bf16(bf16_to_f32(x)))));
     }
   }
 }
@@ -299,10 +284,8 @@ TEST(Scalar, HalvesRoundToNearestEven) {
   std::mt19937 random(3);
   for (int i = 0; i < 200000; ++i) {
     uint32_t bits = static_cast<uint32_t>(random());
-    if (i % 2)
-      bits = (bits & 0x80000000u) | ((95u + (bits >> 3) % 52u) << 23) |
-             (bits & 0x7fffffu);          // f16's range
-    if (i % 3 == 0) bits &= 0xfffff000u;  // ties
+    if (i % 2) bits = (bits & 0x80000000u) | ((95u + (bits >> 3) % 52u) << 23) | (bits & 0x7fffffu);  // f16's range
+    if (i % 3 == 0) bits &= 0xfffff000u;                                                              // ties
     float x = std::bit_cast<float>(bits);
     if (std::isnan(x)) continue;
     ASSERT_EQ(f32_to_f16(x), nearest_half(x, 5, 10)) << x;
@@ -316,10 +299,8 @@ TEST(Scalar, HalfArithmeticRoundsOnce) {
     for (int i = 0; i < 100000; ++i) {
       uint64_t x = random() & 0xffff, y = random() & 0xffff;
       double a = as_double(t, x), b = as_double(t, y);
-      for (auto [op, exact_result] :
-           {std::pair(Op::add, a + b), std::pair(Op::mul, a * b), std::pair(Op::div, a / b)}) {
-        uint64_t want =
-            t == DType::f16 ? nearest_half(exact_result, 5, 10) : nearest_half(exact_result, 8, 7);
+      for (auto [op, exact_result] : {std::pair(Op::add, a + b), std::pair(Op::mul, a * b), std::pair(Op::div, a / b)}) {
+        uint64_t want = t == DType::f16 ? nearest_half(exact_result, 5, 10) : nearest_half(exact_result, 8, 7);
         uint64_t got = eval(op, t, {x, y}, t);
         // A bfloat16 result below float32's normal range is rounded twice, as PyTorch rounds it.
         bool tiny = std::fabs(exact_result) < 1.2e-38;
@@ -341,9 +322,7 @@ TEST(Scalar, NextAfterWalksEveryHalf) {
 // --- conversions
 
 TEST(Scalar, CastSaturates) {
-  auto cast = [](double x, DType to) {
-    return as_integer(to, eval(Op::cast, DType::f64, {bits_of(DType::f64, x)}, to));
-  };
+  auto cast = [](double x, DType to) { return as_integer(to, eval(Op::cast, DType::f64, {bits_of(DType::f64, x)}, to)); };
   EXPECT_EQ(cast(1e30, DType::i32), 2147483647);
   EXPECT_EQ(cast(-1e30, DType::i32), std::numeric_limits<int32_t>::min());
   EXPECT_EQ(cast(NAN, DType::i32), 0);
@@ -366,8 +345,7 @@ TEST(Scalar, CastWrapIsWhatPyTorchDoes) {
     int64_t u8, i8, i16, i32, i64, u16;
     uint64_t u64;
   };
-  constexpr int64_t m32 = std::numeric_limits<int32_t>::min(),
-                    m64 = std::numeric_limits<int64_t>::min();
+  constexpr int64_t m32 = std::numeric_limits<int32_t>::min(), m64 = std::numeric_limits<int64_t>::min();
   constexpr uint64_t top = uint64_t{1} << 63;
   const Row rows[] = {
       {-1.9, 255, -1, -1, -1, -1, 65535, ~uint64_t{0}},
@@ -384,9 +362,7 @@ TEST(Scalar, CastWrapIsWhatPyTorchDoes) {
       {NAN, 0, 0, 0, m32, m64, 0, top},
   };
   for (const Row& r : rows) {
-    auto wrap = [&](DType to) {
-      return as_integer(to, eval(Op::cast_wrap, DType::f64, {bits_of(DType::f64, r.x)}, to));
-    };
+    auto wrap = [&](DType to) { return as_integer(to, eval(Op::cast_wrap, DType::f64, {bits_of(DType::f64, r.x)}, to)); };
     EXPECT_EQ(wrap(DType::u8), r.u8) << r.x;
     EXPECT_EQ(wrap(DType::i8), r.i8) << r.x;
     EXPECT_EQ(wrap(DType::i16), r.i16) << r.x;
@@ -400,11 +376,8 @@ TEST(Scalar, CastWrapIsWhatPyTorchDoes) {
 TEST(Scalar, ConversionsToHalvesGoThroughFloat32) {
   // Measured on PyTorch 2.15: both round to 1, though the nearest float16 is larger.
   EXPECT_EQ(bits_of(DType::f16, 1 + 0x1p-11 + 0x1p-30), 0x3c00u);
-  EXPECT_EQ(eval(Op::cast, DType::f64, {bits_of(DType::f64, 1 + 0x1p-8 + 0x1p-30)}, DType::bf16),
-            0x3f80u);
-  EXPECT_EQ(
-      as_double(DType::bf16, eval(Op::cast, DType::i64, {(1 << 24) + (1 << 16) + 1}, DType::bf16)),
-      16777216.0);
+  EXPECT_EQ(eval(Op::cast, DType::f64, {bits_of(DType::f64, 1 + 0x1p-8 + 0x1p-30)}, DType::bf16), 0x3f80u);
+  EXPECT_EQ(as_double(DType::bf16, eval(Op::cast, DType::i64, {(1 << 24) + (1 << 16) + 1}, DType::bf16)), 16777216.0);
 }
 
 TEST(Scalar, IntegersOfNumbersSaturateAndRound) {

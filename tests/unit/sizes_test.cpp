@@ -90,10 +90,8 @@ void check_sizes(uint64_t seed, SizesTally& tally) {
   }
   for (int call = 0; call < 4; ++call) {
     std::vector<int64_t> sizes;
-    for (size_t s = 0; s < r.symbols.size(); ++s)
-      sizes.push_back(static_cast<int64_t>(random() % 6));
-    SCOPED_TRACE(fmt::format("seed {}, sizes {}\n{}{}", seed, testing::PrintToString(sizes),
-                             print(r.graph), print(plan)));
+    for (size_t s = 0; s < r.symbols.size(); ++s) sizes.push_back(static_cast<int64_t>(random() % 6));
+    SCOPED_TRACE(fmt::format("seed {}, sizes {}\n{}{}", seed, testing::PrintToString(sizes), print(r.graph), print(plan)));
     if (!admits(r.graph, sizes)) {
       ++tally.refused;
       if (some_negative(r.graph, sizes)) continue;
@@ -106,11 +104,9 @@ void check_sizes(uint64_t seed, SizesTally& tally) {
     }
     ++tally.admitted;
     const std::map<int, Tensor> parameters = parameters_of(r.graph, sizes);
-    const std::vector<Tensor> got = PlanRunner(plan).run(parameters, sizes),
-                              expected = evaluate(r.graph, parameters, sizes);
+    const std::vector<Tensor> got = PlanRunner(plan).run(parameters, sizes), expected = evaluate(r.graph, parameters, sizes);
     for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_TRUE(same(got[i], expected[i]))
-          << "output " << i << " is " << text(got[i]) << ", expected " << text(expected[i]);
+      ASSERT_TRUE(same(got[i], expected[i])) << "output " << i << " is " << text(got[i]) << ", expected " << text(expected[i]);
   }
 }
 

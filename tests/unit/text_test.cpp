@@ -56,26 +56,19 @@ TEST(Text, ErrorsHaveLineAndColumn) {
             "line 1, column 9: expression \"2 = iota axis=0\": expected the end of the expression "
             "at position 2");
   EXPECT_EQ(error_of("%0: f32[2] = neg %1"), "line 1, column 18: this value is not defined above");
-  EXPECT_EQ(error_of("%0: f32[2] = iota axis=0 more"),
-            "line 1, column 26: expected the end of the line");
-  EXPECT_EQ(error_of("%0: f32[2] = iota axis=1"),
-            "line 1, column 1: iota: axis 1 is outside [0, 1)");
+  EXPECT_EQ(error_of("%0: f32[2] = iota axis=0 more"), "line 1, column 26: expected the end of the line");
+  EXPECT_EQ(error_of("%0: f32[2] = iota axis=1"), "line 1, column 1: iota: axis 1 is outside [0, 1)");
   EXPECT_EQ(error_of("%0: i8[2] = constant value=300"), "line 1, column 28: 300 does not fit i8");
-  EXPECT_EQ(error_of("%0: f32[2] = iota axis=0\n%0: f32[2] = iota axis=0"),
-            "line 2, column 1: this value is defined already");
+  EXPECT_EQ(error_of("%0: f32[2] = iota axis=0\n%0: f32[2] = iota axis=0"), "line 2, column 1: this value is defined already");
   EXPECT_EQ(error_of("return %7"), "line 1, column 8: this value is not defined above");
   EXPECT_EQ(error_of("give %7"), "line 1, column 1: expected '%', 'return' or 'graph'");
-  EXPECT_EQ(error_of("%0: f32[2] = iota axis=0\nreturn %0"),
-            "output 0: 0 strides for a value of rank 1");
-  EXPECT_EQ(error_of("%0: host[] = host_call callee=1 sizes=[] name=\"\\q\""),
-            "line 1, column 48: expected \\x and two digits");
-  EXPECT_EQ(error_of("%0: host[] = iota axis=0"),
-            "line 1, column 1: iota does not make values of the host");
+  EXPECT_EQ(error_of("%0: f32[2] = iota axis=0\nreturn %0"), "output 0: 0 strides for a value of rank 1");
+  EXPECT_EQ(error_of("%0: host[] = host_call callee=1 sizes=[] name=\"\\q\""), "line 1, column 48: expected \\x and two digits");
+  EXPECT_EQ(error_of("%0: host[] = iota axis=0"), "line 1, column 1: iota does not make values of the host");
 }
 
 TEST(Text, ScalarsAreExact) {
-  for (std::string_view value :
-       {"0.1", "-0", "1e-45", "3.4028235e+38", "0x7f800000", "0xffc00001", "16777216"}) {
+  for (std::string_view value : {"0.1", "-0", "1e-45", "3.4028235e+38", "0x7f800000", "0xffc00001", "16777216"}) {
     Graph g;
     parse(fmt::format("%0: f32[] = constant value={}\nreturn %0 strides=[]", value), g);
     EXPECT_NE(print(g).find(fmt::format("value={}", value)), std::string::npos) << print(g);

@@ -43,8 +43,7 @@ TEST(AttentionGrad, shapes) {
 TEST(AttentionGrad, tiles_are_no_wider_than_the_columns) {
   cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
   std::string text = cpu::dump_asm(make_program({1, 1, 96, 128, 80, 80}), target);
-  for (const char* tile : {"tile_21x1:", "tile_22x1:", "tile_24x1:"})
-    EXPECT_NE(text.find(tile), std::string::npos) << tile;
+  for (const char* tile : {"tile_21x1:", "tile_22x1:", "tile_24x1:"}) EXPECT_NE(text.find(tile), std::string::npos) << tile;
 }
 #endif
 
@@ -53,13 +52,10 @@ TEST(AttentionGrad, heads_that_share_keys) {
   check({2, 2, 20, 30, 16, 16, true});
 }
 
-TEST(AttentionGrad, heads_between_sequence_and_depth) {
-  check({2, 1, 40, 50, 32, 32, false, Score::plain, DType::f32, false, true});
-}
+TEST(AttentionGrad, heads_between_sequence_and_depth) { check({2, 1, 40, 50, 32, 32, false, Score::plain, DType::f32, false, true}); }
 
 TEST(AttentionGrad, scores) {
-  for (Score s : {Score::bias, Score::keep, Score::window, Score::cap})
-    check({1, 1, 150, 140, 16, 16, false, s});
+  for (Score s : {Score::bias, Score::keep, Score::window, Score::cap}) check({1, 1, 150, 140, 16, 16, false, s});
   for (int64_t queries : {30, 150}) check({1, 1, queries, 140, 16, 16, true});
 }
 
@@ -67,21 +63,18 @@ TEST(AttentionGrad, scores) {
 TEST(AttentionGrad, keys_and_queries_apart) {
   for (int64_t members : {1, 2})
     for (bool queries : {false, true})
-      check({1, members, 250, 140, 16, 16, true, Score::plain, DType::f32, false, false, queries,
-             !queries, !queries},
-            {0, 1});
+      check({1, members, 250, 140, 16, 16, true, Score::plain, DType::f32, false, false, queries, !queries, !queries}, {0, 1});
 }
 
 TEST(AttentionGrad, types) {
   for (DType t : {DType::bf16, DType::f16, DType::f64})
-    check({1, 2, 50, 130, 24, 24, false, Score::plain, t, false, false, true, true, true,
-           size_of(t) == 2});  // else by bounds (conformance)
+    check(
+        {1, 2, 50, 130, 24, 24, false, Score::plain, t, false, false, true, true, true, size_of(t) == 2});  // else by bounds (conformance)
 }
 
 TEST(AttentionGrad, symbolic_sizes) {
   for (auto [m, n] : {std::pair<int64_t, int64_t>{1, 1}, {49, 150}})
-    for (int64_t members : {1, 2})
-      check({1, members, m, n, 16, 16, false, Score::bias, DType::f32, true});
+    for (int64_t members : {1, 2}) check({1, members, m, n, 16, 16, false, Score::bias, DType::f32, true});
   check({1, 2, 200, 20, 16, 16, false, Score::plain, DType::f32, true, false, true, false, false});
 }
 

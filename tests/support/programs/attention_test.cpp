@@ -28,18 +28,16 @@ Inputs inputs_of(const Case& c) {
 
 void expect(const Case& c, const More& more = {}) {
   std::ostringstream name;
-  name << c << (more.log_sums ? " log sums" : "") << (more.reproducible ? " reproducible" : "")
-       << (more.keys_turned ? " turned" : "") << " window " << more.window << " cap " << more.cap;
+  name << c << (more.log_sums ? " log sums" : "") << (more.reproducible ? " reproducible" : "") << (more.keys_turned ? " turned" : "")
+       << " window " << more.window << " cap " << more.cap;
   SCOPED_TRACE(name.str());
   expect_same(attention(c, more), inputs_of(c));
 }
 
 TEST(Attention, SumsInFloat32) {
-  for (Case c :
-       {Case{1, 1, 1, 1, 1, 1, 1}, Case{2, 2, 2, 7, 9, 16, 16}, Case{1, 1, 1, 20, 130, 24, 40},
-        Case{1, 2, 2, 33, 131, 20, 80}, Case{1, 1, 1, 70, 40, 17, 130},
-        Case{1, 1, 1, 5, 400, 400, 8}, Case{2, 3, 3, 64, 128, 32, 32},
-        Case{2, 2, 2, 17, 129, 80, 48}, Case{1, 2, 2, 3, 140, 16, 80}})
+  for (Case c : {Case{1, 1, 1, 1, 1, 1, 1}, Case{2, 2, 2, 7, 9, 16, 16}, Case{1, 1, 1, 20, 130, 24, 40}, Case{1, 2, 2, 33, 131, 20, 80},
+                 Case{1, 1, 1, 70, 40, 17, 130}, Case{1, 1, 1, 5, 400, 400, 8}, Case{2, 3, 3, 64, 128, 32, 32},
+                 Case{2, 2, 2, 17, 129, 80, 48}, Case{1, 2, 2, 3, 140, 16, 80}})
     expect(c);
   expect({1, 1, 1, 20, 40, 16, 16, false, Score::plain, DType::f64});
   expect({1, 1, 1, 40, 140, 8, 33, true, Score::plain, DType::f64});
@@ -68,8 +66,7 @@ TEST(Attention, WideHeads) {
 }
 
 TEST(Attention, HalvesWhoseBitsArePromised) {
-  for (DType t : {DType::bf16, DType::f16})
-    expect({1, 1, 1, 20, 40, 64, 64, true, Score::plain, t}, {.reproducible = true});
+  for (DType t : {DType::bf16, DType::f16}) expect({1, 1, 1, 20, 40, 64, 64, true, Score::plain, t}, {.reproducible = true});
 }
 
 TEST(Attention, MasksAndCaps) {
@@ -88,15 +85,13 @@ TEST(Attention, Causal) {
 
 TEST(Attention, LogSumsWithoutValues) {
   for (DType t : {DType::f32, DType::bf16})
-    for (int64_t queries : {2, 20})
-      expect({1, 2, 1, queries, 40, 16, 0, false, Score::plain, t}, {.log_sums = true});
+    for (int64_t queries : {2, 20}) expect({1, 2, 1, queries, 40, 16, 0, false, Score::plain, t}, {.log_sums = true});
 }
 
 TEST(Attention, OtherLayouts) {
   for (DType t : {DType::f32, DType::bf16}) {
     expect({2, 3, 3, 20, 50, 32, 32, false, Score::plain, t, false, true});
-    for (int64_t queries : {3, 20})
-      expect({1, 4, 2, queries, 75, 32, 40, false, Score::plain, t}, {.keys_turned = true});
+    for (int64_t queries : {3, 20}) expect({1, 4, 2, queries, 75, 32, 40, false, Score::plain, t}, {.keys_turned = true});
   }
 }
 
@@ -104,19 +99,15 @@ TEST(Attention, FewQueries) {
   for (DType t : {DType::f32, DType::bf16})
     for (int64_t queries : {1, 3, 16})
       for (int64_t keys : {1, 64, 200})
-        expect({1, 4, 2, queries, keys, 32, 24, queries == 3, Score::full_bias, t},
-               {.log_sums = queries == 3});
+        expect({1, 4, 2, queries, keys, 32, 24, queries == 3, Score::full_bias, t}, {.log_sums = queries == 3});
 }
 
 // Keys of 64 numbers lie as the lanes read them.
 TEST(Attention, FewQueriesReadKeysInPlace) {
   for (DType t : {DType::f32, DType::bf16, DType::f16})
     for (int64_t queries : {1, 3})
-      for (int64_t keys : {15, 300})
-        expect({1, 2, 1, queries, keys, 64, 64, false, keys == 15 ? Score::keep_mask : Score::plain,
-                t});
-  for (bool inside : {false, true})
-    expect({2, 2, 2, 1, 150, 160, 96, true, Score::plain, DType::f32, false, inside});
+      for (int64_t keys : {15, 300}) expect({1, 2, 1, queries, keys, 64, 64, false, keys == 15 ? Score::keep_mask : Score::plain, t});
+  for (bool inside : {false, true}) expect({2, 2, 2, 1, 150, 160, 96, true, Score::plain, DType::f32, false, inside});
 }
 
 // Keys in parts, which a second kernel merges on a GPU.

@@ -12,16 +12,14 @@ atlas::Body& stage(atlas::Program& p, atlas::StageKind kind) {
 }
 
 TEST(Loop, PointsOfEveryRankAndChunk) {
-  const std::vector<int64_t> sizes[] = {
-      {1},    {5},          {16},    {1000},     {3, 17},       {4, 64},    {2, 3, 50},
-      {7, 1}, {2, 2, 2, 9}, {9, 16}, {3, 5, 32}, {2, 3, 7, 64}, {2, 70, 32}};
+  const std::vector<int64_t> sizes[] = {{1},    {5},          {16},    {1000},     {3, 17},       {4, 64},    {2, 3, 50},
+                                        {7, 1}, {2, 2, 2, 9}, {9, 16}, {3, 5, 32}, {2, 3, 7, 64}, {2, 70, 32}};
   for (auto shape : sizes)
     for (bool symbolic : {false, true})
       for (bool lanes : {true, false}) {
         atlas::Program p;
         std::vector<Expr> extents;
-        for (int64_t n : shape)
-          extents.push_back(symbolic ? Expr::symbol(p.num_symbols++) : Expr(n));
+        for (int64_t n : shape) extents.push_back(symbolic ? Expr::symbol(p.num_symbols++) : Expr(n));
         atlas::Body& body = stage(p, atlas::StageKind::point);
         auto i = add_axes(p.loop(), extents, {});
         p.loop().lane_axis = lanes ? static_cast<int>(shape.size()) - 1 : -1;
@@ -37,8 +35,7 @@ TEST(Loop, PointsOfEveryRankAndChunk) {
         Val x = b.add(b.load(0, DType::f32, offset), b.load(1, DType::f32, i.back()));
         Val y = b.cast(b.load(2, DType::bf16, offset), DType::f32);
         b.store(3, offset, b.op(Op::max, b.mul(x, y), x));
-        b.store(4, offset,
-                b.add(b.load(4, DType::i64, offset), b.index(offset * Expr(3) + Expr(1))));
+        b.store(4, offset, b.add(b.load(4, DType::i64, offset), b.index(offset * Expr(3) + Expr(1))));
         Inputs inputs;
         if (symbolic) inputs.symbols = shape;
         inputs.chunks = {0, 1, 13};
@@ -98,8 +95,7 @@ TEST(Loop, IndexArithmeticInLanes) {
       }
     }
     p.buffers.push_back({DType::i64, Access::write, n * Expr(3)});
-    b.store(buffer, n * Expr(3) - Expr(1) - (i[0] * n + j),
-            b.index(floor_div(j * Expr(5), Expr(3)) - mod(j, d) - Expr(40)));
+    b.store(buffer, n * Expr(3) - Expr(1) - (i[0] * n + j), b.index(floor_div(j * Expr(5), Expr(3)) - mod(j, d) - Expr(40)));
     Inputs inputs;
     if (symbolic) inputs.symbols = {210, 7};
     inputs.chunks = {0, 50};
@@ -119,8 +115,7 @@ TEST(Loop, GuardsOfLoadsAndStores) {
                {DType::f32, Access::read, Expr(4)}};
   BodyBuilder b(body);
   Val column = b.index(i[1] - Expr(9));
-  Val inside = b.op(Op::bit_and, b.le(b.integer(DType::i64, 0), column),
-                    b.lt(column, b.integer(DType::i64, 60)));
+  Val inside = b.op(Op::bit_and, b.le(b.integer(DType::i64, 0), column), b.lt(column, b.integer(DType::i64, 60)));
   Val row = b.lt(b.index(i[0]), b.integer(DType::i64, 4));
   Val x = b.load(0, DType::f32, i[0] * Expr(60) + i[1] - Expr(9), inside);
   Val y = b.load(3, DType::f32, i[0], row);
@@ -225,9 +220,7 @@ TEST(Loop, DivisionErrorsAreOfLanesThatExist) {
     atlas::Body& body = stage(p, atlas::StageKind::point);
     Expr i = add_axes(p.loop(), {n}, {})[0];
     p.loop().lane_axis = 0;
-    p.buffers = {{DType::i32, Access::read, n},
-                 {DType::i32, Access::read, n},
-                 {DType::i32, Access::write, n}};
+    p.buffers = {{DType::i32, Access::read, n}, {DType::i32, Access::read, n}, {DType::i32, Access::write, n}};
     BodyBuilder b(body);
     b.store(2, i, b.div(b.load(0, DType::i32, i), b.load(1, DType::i32, i)));
     Inputs inputs;
@@ -243,16 +236,13 @@ TEST(Loop, DivisionErrorsAreOfLanesThatExist) {
 }
 
 // softmax: maximum, exponentials into scratch with their sum, quotient.
-atlas::Program softmax(const Expr& points, const Expr& n, bool lanes_on_points, DType t,
-                       int symbols) {
+atlas::Program softmax(const Expr& points, const Expr& n, bool lanes_on_points, DType t, int symbols) {
   atlas::Program p;
   p.num_symbols = symbols;
   auto i = add_axes(p.loop(), {points}, {n});
   p.loop().lane_axis = lanes_on_points ? 0 : 1;
   Expr at = lanes_on_points ? i[1] * points + i[0] : i[0] * n + i[1];
-  p.buffers = {{t, Access::read, points * n},
-               {t, Access::write, points * n},
-               {DType::f32, Access::scratch, n}};
+  p.buffers = {{t, Access::read, points * n}, {t, Access::write, points * n}, {DType::f32, Access::scratch, n}};
   p.loop().stages.resize(3);
   for (auto& s : p.loop().stages) s.kind = atlas::StageKind::row;
   BodyBuilder a(p.loop().stages[0].body);
@@ -346,23 +336,18 @@ TEST(Loop, RandomBodies) {
     p.loop().lane_axis = static_cast<int>(pick(3)) - 1;
     if (p.loop().lane_axis == 0) p.loop().lane_axis = 1;
     BodyBuilder b(body);
-    constexpr DType types[] = {DType::f32, DType::f32, DType::i32, DType::bf16,
-                               DType::i64, DType::u8,  DType::f64, DType::b8};
+    constexpr DType types[] = {DType::f32, DType::f32, DType::i32, DType::bf16, DType::i64, DType::u8, DType::f64, DType::b8};
     std::vector<Val> values;
     for (int k = 0; k < 4; ++k) {
       DType t = types[pick(8)];
       p.buffers.push_back({t, Access::read, m * n});
-      Expr at =
-          std::array{i[0] * n + i[1], i[1], i[0], (m - Expr(1) - i[0]) * n + (n - Expr(1) - i[1]),
-                     i[1] * m + i[0]}[pick(5)];
+      Expr at = std::array{i[0] * n + i[1], i[1], i[0], (m - Expr(1) - i[0]) * n + (n - Expr(1) - i[1]), i[1] * m + i[0]}[pick(5)];
       values.push_back(b.load(k, t, at));
     }
     std::vector<Op> ops;
     for (int k = 0; k < ir::num_ops; ++k) {
       auto op = static_cast<Op>(k);
-      if (ir::is_elementwise(op) && (ir::info(op).flags & ir::exact) &&
-          ir::info(op).kind != ir::OpKind::cast)
-        ops.push_back(op);
+      if (ir::is_elementwise(op) && (ir::info(op).flags & ir::exact) && ir::info(op).kind != ir::OpKind::cast) ops.push_back(op);
     }
     for (int steps = 0; steps < 25; ++steps) {
       Op op = ops[pick(ops.size())];

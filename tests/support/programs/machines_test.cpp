@@ -38,15 +38,13 @@ void check(const products::Case& c) {
 
 TEST(Machines, Products) {
   using products::Tail;
-  const std::array<int64_t, 3> sizes[] = {
-      {1, 300, 7}, {5, 64, 16}, {13, 33, 0}, {31, 61, 17}, {40, 70, 400}};
+  const std::array<int64_t, 3> sizes[] = {{1, 300, 7}, {5, 64, 16}, {13, 33, 0}, {31, 61, 17}, {40, 70, 400}};
   for (bool packed : {false, true})
     for (auto [m, n, k] : sizes) {
       check({.m = m, .n = n, .k = k, .packed = packed, .tail = Tail::gelu_residual});
       check({.m = m, .n = n, .k = k, .batch = 2, .packed = packed, .symbolic = true});
     }
-  for (bool turned : {false, true})
-    check({.m = 33, .n = 50, .k = 19, .lhs_transposed = turned, .rhs_transposed = !turned});
+  for (bool turned : {false, true}) check({.m = 33, .n = 50, .k = 19, .lhs_transposed = turned, .rhs_transposed = !turned});
   check({.m = 20, .n = 40, .k = 30, .packed = true, .prologue = true, .tail = Tail::bias});
   check({.m = 20, .n = 80, .k = 500, .packed = true, .reproducible = true});
   check({.m = 9, .n = 96, .k = 40, .packed = true, .tail = Tail::bias, .parts = 3});
@@ -61,14 +59,12 @@ TEST(Machines, ProductsOfEveryType) {
                               {DType::i32, DType::i32},
                               {DType::i64, DType::i64}})
     for (bool packed : {false, true})
-      for (int64_t m : {1, 24})
-        check({.m = m, .n = 75, .k = 33, .operand = operand, .acc = acc, .packed = packed});
+      for (int64_t m : {1, 24}) check({.m = m, .n = 75, .k = 33, .operand = operand, .acc = acc, .packed = packed});
   check({.m = 24, .n = 75, .k = 33, .operand = DType::i8, .acc = DType::i32, .mixed = true});
 }
 
 // Operands drawn from a list.
-void check_with(const products::Case& c, const std::vector<double>& values,
-                bool nan_for_infinity = false, double tolerance = 0) {
+void check_with(const products::Case& c, const std::vector<double>& values, bool nan_for_infinity = false, double tolerance = 0) {
   SCOPED_TRACE(text(c));
   Inputs inputs;
   inputs.nan_for_infinity = nan_for_infinity;
@@ -101,8 +97,7 @@ TEST(Machines, SpecialOperandsOfBfloat16Products) {
       for (int64_t k : {2, 9, 70}) {
         // What fills up the last pair of a packed operand is zero, not drawn: there are only pairs.
         const int64_t depth = packed ? k + k % 2 : k;
-        const products::Case c{
-            .m = m, .n = 80, .k = depth, .operand = DType::bf16, .packed = packed};
+        const products::Case c{.m = m, .n = 80, .k = depth, .operand = DType::bf16, .packed = packed};
         check_with(c, with({inf}));
         check_with(c, with({-inf, std::nan("")}));
         check_with(c, {inf, -inf, 0.0, 1});
@@ -141,9 +136,8 @@ TEST(Machines, Attention) {
 }
 
 TEST(Machines, Convolutions) {
-  for (const winograds::Convolution& c : {winograds::Convolution{2, 33, 9, 8, 35, 1},
-                                          {3, 20, 7, 11, 70, 0, true},
-                                          {2, 24, 12, 13, 24, 2, false, true}}) {
+  for (const winograds::Convolution& c :
+       {winograds::Convolution{2, 33, 9, 8, 35, 1}, {3, 20, 7, 11, 70, 0, true}, {2, 24, 12, 13, 24, 2, false, true}}) {
     SCOPED_TRACE(text(c));
     ir::Graph g;
     build(g, c);

@@ -8,9 +8,8 @@ namespace {
 using ir::Op;
 using ir::OpKind;
 
-constexpr DType all_types[] = {DType::b8,  DType::u8,  DType::i8,   DType::i16, DType::i32,
-                               DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64,
-                               DType::u16, DType::u32, DType::u64};
+constexpr DType all_types[] = {DType::b8,   DType::u8,  DType::i8,  DType::i16, DType::i32, DType::i64, DType::f16,
+                               DType::bf16, DType::f32, DType::f64, DType::u16, DType::u32, DType::u64};
 
 // out[i] = op(x0[i], x1[i], x2[i]) over all combinations of special values.
 struct OpTest {
@@ -77,8 +76,7 @@ TEST(Ops, EveryExactOpOnEveryType) {
         if (k >= values.size()) return;
         int64_t stride = 1;
         for (size_t j = 0; j < k; ++j) stride *= static_cast<int64_t>(values[j].size());
-        for (int64_t e = 0; e < elements; ++e)
-          put(to, types[k], e, values[k][static_cast<size_t>(e / stride) % values[k].size()]);
+        for (int64_t e = 0; e < elements; ++e) put(to, types[k], e, values[k][static_cast<size_t>(e / stride) % values[k].size()]);
       };
       expect_same(test.p, inputs);
     }
@@ -99,8 +97,7 @@ TEST(Ops, MaximaAndMinimaWithConstants) {
       }
     Inputs inputs;
     inputs.prepare = [&](int buffer, char* to, int64_t elements) {
-      for (int64_t e = 0; buffer == 0 && e < elements; ++e)
-        put(to, type, e, values[static_cast<size_t>(e) % values.size()]);
+      for (int64_t e = 0; buffer == 0 && e < elements; ++e) put(to, type, e, values[static_cast<size_t>(e) % values.size()]);
     };
     expect_same(t.p, inputs);
   }
@@ -146,8 +143,7 @@ TEST(Ops, EveryConversion) {
     for (DType from : all_types)
       for (DType to : all_types) {
         if (from == to || !atlas::may_cast(how, from, to)) continue;
-        SCOPED_TRACE(std::string(ir::name_of(how)) + " " + std::string(name_of(from)) + " to " +
-                     std::string(name_of(to)));
+        SCOPED_TRACE(std::string(ir::name_of(how)) + " " + std::string(name_of(from)) + " to " + std::string(name_of(to)));
         bool small = size_of(from) <= 2 && from != DType::b8;
         auto values = special_values(from);
         if (small) {
@@ -160,8 +156,7 @@ TEST(Ops, EveryConversion) {
         inputs.specials = 6;
         inputs.prepare = [&](int buffer, char* data, int64_t) {
           if (buffer != 0) return;
-          for (size_t e = 0; e < values.size(); ++e)
-            put(data, from, static_cast<int64_t>(e), values[e]);
+          for (size_t e = 0; e < values.size(); ++e) put(data, from, static_cast<int64_t>(e), values[e]);
         };
         expect_same(test.p, inputs);
       }
@@ -175,8 +170,7 @@ TEST(Ops, RoundingToHalfTypesOnRandomBits) {
     inputs.prepare = [](int buffer, char* data, int64_t n) {
       std::mt19937 random(7);
       if (buffer == 0)
-        for (int64_t e = 0; e < n; ++e)
-          put(data, DType::f32, e, e % 2 ? random() : (random() & 0x0fffffff) | 0x30000000);
+        for (int64_t e = 0; e < n; ++e) put(data, DType::f32, e, e % 2 ? random() : (random() & 0x0fffffff) | 0x30000000);
     };
     expect_same(test.p, inputs);
   }
@@ -194,9 +188,7 @@ TEST(Ops, FmodAndFmaOnRandomBits) {
       if (buffer < 3)
         for (int64_t e = 0; e < n; ++e) {
           uint64_t bits = random();
-          if (e % 3 == 0)
-            bits = ir::bits_of(t, std::ldexp(std::normal_distribution<double>()(random),
-                                             static_cast<int>(bits % 40)));
+          if (e % 3 == 0) bits = ir::bits_of(t, std::ldexp(std::normal_distribution<double>()(random), static_cast<int>(bits % 40)));
           put(data, t, e, bits);
         }
     };

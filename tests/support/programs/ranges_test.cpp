@@ -41,8 +41,7 @@ TEST(Ranges, Concatenations) {
                      {DType::bf16, Access::read, m * n},
                      {DType::f32, Access::write, m * n}};
       BodyBuilder b = t.body();
-      Val in_first = b.lt(b.index(at), b.index(first)),
-          in_second = b.lt(b.index(at), b.index(second));
+      Val in_first = b.lt(b.index(at), b.index(first)), in_second = b.lt(b.index(at), b.index(second));
       Val late = b.le(b.index(first), b.index(at));
       Val u = b.load(0, DType::f32, y * n + x, in_first);
       Val v = b.load(1, DType::f32, y * n + x, b.op(Op::bit_and, late, in_second));
@@ -56,14 +55,11 @@ TEST(Ranges, PaddingOnEverySide) {
   for (int64_t width : {5, 64, 150}) {
     Points t({Expr(6), Expr(9), Expr(width + 7)});
     Expr y = t.i[1] - Expr(2), x = t.i[2] - Expr(3);
-    Expr from = (t.i[0] * Expr(5) + y) * Expr(width) + x,
-         to = (t.i[0] * Expr(9) + t.i[1]) * Expr(width + 7) + t.i[2];
-    t.p.buffers = {{DType::f32, Access::read, Expr(30 * width)},
-                   {DType::f32, Access::write, Expr(54 * (width + 7))}};
+    Expr from = (t.i[0] * Expr(5) + y) * Expr(width) + x, to = (t.i[0] * Expr(9) + t.i[1]) * Expr(width + 7) + t.i[2];
+    t.p.buffers = {{DType::f32, Access::read, Expr(30 * width)}, {DType::f32, Access::write, Expr(54 * (width + 7))}};
     BodyBuilder b = t.body();
     auto within = [&](const Expr& e, int64_t n) {
-      return b.op(Op::bit_and, b.le(b.integer(DType::i64, 0), b.index(e)),
-                  b.lt(b.index(e), b.integer(DType::i64, n)));
+      return b.op(Op::bit_and, b.le(b.integer(DType::i64, 0), b.index(e)), b.lt(b.index(e), b.integer(DType::i64, n)));
     };
     Val inside = b.op(Op::bit_and, within(y, 5), within(x, width));
     b.store(1, to, b.select(inside, b.load(0, DType::f32, from, inside), b.number(DType::f32, -2)));
@@ -76,15 +72,12 @@ TEST(Ranges, TrianglesAndSlopes) {
   for (int64_t slope : {1, -1, 3, -2}) {
     Points t({Expr(40), Expr(133)});
     Expr to = t.i[0] * Expr(133) + t.i[1];
-    t.p.buffers = {{DType::i16, Access::read, Expr(40 * 133)},
-                   {DType::i16, Access::write, Expr(40 * 133)}};
+    t.p.buffers = {{DType::i16, Access::read, Expr(40 * 133)}, {DType::i16, Access::write, Expr(40 * 133)}};
     BodyBuilder b = t.body();
     Val keep = b.le(b.index(t.i[1] * Expr(slope)), b.index(t.i[0] * Expr(2) - Expr(11)));
-    Val other =
-        b.op(Op::bit_not, b.lt(b.index(t.i[0]), b.add(b.index(t.i[1]), b.integer(DType::i64, -5))));
+    Val other = b.op(Op::bit_not, b.lt(b.index(t.i[0]), b.add(b.index(t.i[1]), b.integer(DType::i64, -5))));
     Val x = b.load(0, DType::i16, to);
-    b.store(1, to, b.select(b.op(Op::bit_or, keep, other), x, b.integer(DType::i16, 9)),
-            b.op(Op::bit_or, keep, other));
+    b.store(1, to, b.select(b.op(Op::bit_or, keep, other), x, b.integer(DType::i16, 9)), b.op(Op::bit_or, keep, other));
     expect_same(t.p, with({}, {0, 50}));
   }
 }
@@ -92,20 +85,16 @@ TEST(Ranges, TrianglesAndSlopes) {
 // An index that only the other side would use is out of range all the same.
 TEST(Ranges, ErrorsOfValuesThatNothingUses) {
   Points t({Expr(300)});
-  t.p.buffers = {{DType::i64, Access::read, Expr(300)},
-                 {DType::f32, Access::read, Expr(10)},
-                 {DType::f32, Access::write, Expr(300)}};
+  t.p.buffers = {{DType::i64, Access::read, Expr(300)}, {DType::f32, Access::read, Expr(10)}, {DType::f32, Access::write, Expr(300)}};
   BodyBuilder b = t.body();
   Val k = b.clamp_index(b.load(0, DType::i64, t.i[0]), Expr(10));
   Val x = b.load(1, DType::f32, Expr::value(static_cast<int>(k.id), Expr(10)));
-  b.store(2, t.i[0],
-          b.select(b.lt(b.index(t.i[0]), b.integer(DType::i64, 100)), x, b.number(DType::f32, 1)));
+  b.store(2, t.i[0], b.select(b.lt(b.index(t.i[0]), b.integer(DType::i64, 100)), x, b.number(DType::f32, 1)));
   for (int64_t bad : {-1, 50, 250}) {
     Inputs inputs;
     inputs.prepare = [&](int buffer, char* memory, int64_t count) {
       if (buffer == 0)
-        for (int64_t i = 0; i < count; ++i)
-          reinterpret_cast<int64_t*>(memory)[i] = i == bad ? 77 : i % 10;
+        for (int64_t i = 0; i < count; ++i) reinterpret_cast<int64_t*>(memory)[i] = i == bad ? 77 : i % 10;
     };
     expect_same(t.p, inputs);
   }
@@ -137,12 +126,9 @@ TEST(Ranges, WhatFollowsFromAnAssumption) {
   t.p.buffers = {{DType::f32, Access::write, Expr(66)}};
   BodyBuilder b = t.body();
   auto at_least = [&](int64_t n) { return b.le(b.integer(DType::i64, n), b.index(t.i[0])); };
-  Val beyond = at_least(65), within = at_least(1),
-      before = b.lt(b.index(t.i[0]), b.integer(DType::i64, 65));
+  Val beyond = at_least(65), within = at_least(1), before = b.lt(b.index(t.i[0]), b.integer(DType::i64, 65));
   auto number = [&](double x) { return b.number(DType::f32, x); };
-  b.store(0, t.i[0],
-          b.select(beyond, number(1),
-                   b.select(before, b.select(within, number(2), number(3)), number(4))));
+  b.store(0, t.i[0], b.select(beyond, number(1), b.select(before, b.select(within, number(2), number(3)), number(4))));
   const atlas::Body& body = t.p.loop().stages[0].body;
   EXPECT_EQ(cpu::assume(body, beyond.id, true).instrs.size(), 2u);
   atlas::Body inner = cpu::assume(body, beyond.id, false);

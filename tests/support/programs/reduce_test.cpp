@@ -72,8 +72,7 @@ atlas::Program make(const Case& c) {
     bool position = k < c.ops.size() && ir::info(c.ops[k]).kind == ir::OpKind::reduce_index;
     DType t = position ? DType::i64 : c.type;
     p.buffers.push_back({t, Access::write, outs});
-    last.store(static_cast<int>(p.buffers.size()) - 1, out,
-               last.accumulator(static_cast<int>(k), t));
+    last.store(static_cast<int>(p.buffers.size()) - 1, out, last.accumulator(static_cast<int>(k), t));
   }
   return p;
 }
@@ -83,9 +82,8 @@ void check(const Case& c, int specials = 2) {
   for (int64_t r : c.rows) what += " " + std::to_string(r);
   what += ", points";
   for (int64_t r : c.parallel) what += " " + std::to_string(r);
-  SCOPED_TRACE(what + ", lane axis " + std::to_string(c.lane_axis) +
-               (c.symbolic ? ", symbolic, " : ", ") + std::string(name_of(c.storage)) + " as " +
-               std::string(name_of(c.type)));
+  SCOPED_TRACE(what + ", lane axis " + std::to_string(c.lane_axis) + (c.symbolic ? ", symbolic, " : ", ") +
+               std::string(name_of(c.storage)) + " as " + std::string(name_of(c.type)));
   Inputs inputs;
   inputs.specials = specials;
   inputs.chunks = {0, 3};
@@ -115,14 +113,12 @@ TEST(Reduce, SumsOfManyLengthsDownColumns) {
 // From 128 rows on, columns take the elements of one partial after the other.
 TEST(Reduce, ColumnsByPartial) {
   for (int64_t n : {127, 128, 129, 191, 4160, 8200})
-    for (bool symbolic : {false, true})
-      check({{70}, {n}, 0, symbolic, DType::f32, DType::f32, {Op::reduce_sum, Op::reduce_max}}, 0);
+    for (bool symbolic : {false, true}) check({{70}, {n}, 0, symbolic, DType::f32, DType::f32, {Op::reduce_sum, Op::reduce_max}}, 0);
   check({{2, 1100}, {130}, 1, false}, 1);
 }
 
 TEST(Reduce, SeveralRowAxes) {
-  for (auto rows : std::vector<std::vector<int64_t>>{
-           {3, 64}, {33, 192}, {70, 64}, {5, 7}, {100, 49}, {2, 3, 5}, {9, 1000}, {1, 1}})
+  for (auto rows : std::vector<std::vector<int64_t>>{{3, 64}, {33, 192}, {70, 64}, {5, 7}, {100, 49}, {2, 3, 5}, {9, 1000}, {1, 1}})
     for (bool symbolic : {false, true}) {
       check({{2, 2}, rows, 1 + static_cast<int>(rows.size()), symbolic}, 0);
       check({{2, 37}, rows, 1, symbolic}, 0);
@@ -136,14 +132,11 @@ TEST(Reduce, EveryOpOnEveryType) {
   for (DType t : types)
     for (int lane_axis : {0, 1}) {
       std::vector<Op> ops{Op::reduce_max, Op::reduce_min};
-      if (t != DType::b8)
-        ops.insert(ops.begin(),
-                   {Op::reduce_sum, Op::reduce_prod, Op::reduce_argmax, Op::reduce_argmin});
+      if (t != DType::b8) ops.insert(ops.begin(), {Op::reduce_sum, Op::reduce_prod, Op::reduce_argmax, Op::reduce_argmin});
       check({{19}, {150}, lane_axis, false, t, t, ops}, 3);
     }
   for (DType t : {DType::bf16, DType::f16})
-    for (int lane_axis : {0, 1})
-      check({{19}, {150}, lane_axis, false, t, DType::f32, {Op::reduce_sum, Op::reduce_max}}, 1);
+    for (int lane_axis : {0, 1}) check({{19}, {150}, lane_axis, false, t, DType::f32, {Op::reduce_sum, Op::reduce_max}}, 1);
 }
 
 // As many as would not fit into shared memory beside each other.
@@ -156,8 +149,7 @@ TEST(Reduce, ManyDownColumns) {
 TEST(Reduce, ArgmaxAlone) {
   for (int64_t n : {1, 5, 64, 1000, 5000})
     for (int lane_axis : {0, 1})
-      for (int specials : {0, 4, 16})
-        check({{17}, {n}, lane_axis, false, DType::f32, DType::f32, {Op::reduce_argmax}}, specials);
+      for (int specials : {0, 4, 16}) check({{17}, {n}, lane_axis, false, DType::f32, DType::f32, {Op::reduce_argmax}}, specials);
 }
 
 TEST(Reduce, TreesOfGivenBlocks) {

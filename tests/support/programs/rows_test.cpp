@@ -31,9 +31,7 @@ atlas::Program make(const Softmax& c) {
     count *= p.loop().axes[a].extent;
   }
   p.loop().lane_axis = static_cast<int>(i.size()) - 1;
-  p.buffers = {{DType::f32, Access::read, count},
-               {DType::f32, Access::scratch, n},
-               {c.result, Access::write, count}};
+  p.buffers = {{DType::f32, Access::read, count}, {DType::f32, Access::scratch, n}, {c.result, Access::write, count}};
   if (c.masked) {
     p.buffers.push_back({DType::f32, Access::read, n});
     p.buffers.push_back({DType::f32, Access::read, points[0]});
@@ -45,8 +43,7 @@ atlas::Program make(const Softmax& c) {
     if (!c.masked) return x;
     return b.add(b.mul(x, b.load(4, DType::f32, i[0])), b.load(3, DType::f32, i.back()));
   };
-  BodyBuilder one(p.loop().stages[0].body), two(p.loop().stages[1].body),
-      three(p.loop().stages[2].body);
+  BodyBuilder one(p.loop().stages[0].body), two(p.loop().stages[1].body), three(p.loop().stages[2].body);
   p.loop().stages[0].reductions = {{c.first, DType::f32, element(one).id}};
   Val e = two.op(Op::exp, two.sub(element(two), two.accumulator(0, DType::f32)));
   two.store(1, i.back(), e);
@@ -65,9 +62,7 @@ void check(const Softmax& c, int specials = 1) {
   expect_same(make(c), inputs);
 }
 
-bool carried(const atlas::Program& p) {
-  return cpu::plan_loop(p, cpu::generic_target(cpu::Isa::avx512)).carried;
-}
+bool carried(const atlas::Program& p) { return cpu::plan_loop(p, cpu::generic_target(cpu::Isa::avx512)).carried; }
 
 TEST(Rows, SoftmaxOfManyLengths) {
   for (int64_t n : {1, 63, 64, 130, 4096, 8300}) check({{19}, n});
@@ -103,8 +98,7 @@ TEST(Rows, CarriesWhereSecondStagesAlsoReduce) {
   atlas::Program stored = make({{19}, 100});
   stored.buffers.push_back({DType::f32, Access::write, Expr(1900)});
   BodyBuilder b(stored.loop().stages[0].body);
-  b.store(3, Expr(100) * Expr::axis(0, Expr(19)) + Expr::axis(1, Expr(100)),
-          b.load(0, DType::f32, Expr::axis(1, Expr(100))));
+  b.store(3, Expr(100) * Expr::axis(0, Expr(19)) + Expr::axis(1, Expr(100)), b.load(0, DType::f32, Expr::axis(1, Expr(100))));
   EXPECT_FALSE(carried(stored));  // would be stored twice
 }
 
@@ -141,15 +135,13 @@ TEST(Rows, RowsOfALargeTableAreFetchedBeforeTheirTurn) {
       inputs.prepare = [&](int buffer, char* data, int64_t n) {
         std::mt19937 random(7);
         for (int64_t k = 0; buffer == 0 && k < n; ++k)
-          reinterpret_cast<int64_t*>(data)[k] =
-              k + beyond == n ? 4096 - 1 + beyond : static_cast<int64_t>(random() % 4096);
+          reinterpret_cast<int64_t*>(data)[k] = k + beyond == n ? 4096 - 1 + beyond : static_cast<int64_t>(random() % 4096);
       };
       expect_same(rows_by_number(4096, symbolic), inputs);
     }
 #if defined(__x86_64__)
   auto fetches = [](int64_t table_rows) {
-    std::string text =
-        cpu::dump_asm(rows_by_number(table_rows, false), cpu::generic_target(cpu::Isa::avx2));
+    std::string text = cpu::dump_asm(rows_by_number(table_rows, false), cpu::generic_target(cpu::Isa::avx2));
     return text.find("prefetcht1") != std::string::npos;
   };
   EXPECT_TRUE(fetches(4096));
@@ -162,8 +154,7 @@ TEST(Rows, RowsThatAReductionFindsAreNotFetched) {
   atlas::Program p = rows_by_number(4096, false);
   Expr count(21), rows(4096);
   std::vector<Expr> i;
-  for (int a = 0; a < 3; ++a)
-    i.push_back(Expr::axis(a, p.loop().axes[static_cast<size_t>(a)].extent));
+  for (int a = 0; a < 3; ++a) i.push_back(Expr::axis(a, p.loop().axes[static_cast<size_t>(a)].extent));
   p.buffers[0] = {DType::i64, Access::read, Expr(2) * count * 64};
   p.loop().stages[0].body = {};
   p.loop().stages[1].body = {};
@@ -175,8 +166,7 @@ TEST(Rows, RowsThatAReductionFindsAreNotFetched) {
   two.store(2, (i[0] * count + i[1]) * 64 + i[2], two.load(1, DType::f32, row * 64 + i[2]));
   Inputs inputs;
   inputs.prepare = [&](int buffer, char* data, int64_t n) {
-    for (int64_t k = 0; buffer == 0 && k < n; ++k)
-      reinterpret_cast<int64_t*>(data)[k] = (k * 37) % 4096;
+    for (int64_t k = 0; buffer == 0 && k < n; ++k) reinterpret_cast<int64_t*>(data)[k] = (k * 37) % 4096;
   };
   expect_same(p, inputs);
 }
@@ -238,29 +228,22 @@ atlas::Program lines(int64_t many, int64_t middle, int64_t few, int64_t line) {
   const auto i = add_axes(p.loop(), {Expr(many), Expr(middle), Expr(few), Expr(line)}, {});
   p.loop().lane_axis = 3;
   const Expr size(many * middle * few * line);
-  p.buffers = {{DType::f32, Access::read, size},
-               {DType::f32, Access::read, Expr(line)},
-               {DType::f32, Access::write, size}};
+  p.buffers = {{DType::f32, Access::read, size}, {DType::f32, Access::read, Expr(line)}, {DType::f32, Access::write, size}};
   BodyBuilder b(p.loop().stages[0].body);
-  Val x =
-      b.load(0, DType::f32, ((i[0] * Expr(few) + i[2]) * Expr(middle) + i[1]) * Expr(line) + i[3]);
-  b.store(2, ((i[0] * Expr(middle) + i[1]) * Expr(few) + i[2]) * Expr(line) + i[3],
-          b.add(x, b.load(1, DType::f32, i[3])));
+  Val x = b.load(0, DType::f32, ((i[0] * Expr(few) + i[2]) * Expr(middle) + i[1]) * Expr(line) + i[3]);
+  b.store(2, ((i[0] * Expr(middle) + i[1]) * Expr(few) + i[2]) * Expr(line) + i[3], b.add(x, b.load(1, DType::f32, i[3])));
   return p;
 }
 
 TEST(Rows, LinesOfFewVectorsAreWalkedInBlocks) {
   const cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
-  auto units = [&](const atlas::Program& p) {
-    return cpu::launch_of(p, target).total.constant_value();
-  };
+  auto units = [&](const atlas::Program& p) { return cpu::launch_of(p, target).total.constant_value(); };
   EXPECT_EQ(units(lines(3, 5, 16, 32)), 3 * 5);       // of 16 lines
   EXPECT_EQ(units(lines(3, 5, 70, 32)), 3 * 5 * 70);  // of one
   EXPECT_EQ(units(lines(3, 5, 4, 64)), 3 * 5);
   EXPECT_EQ(units(lines(3, 5, 4, 80)), 3 * 5 * 4 * 80);  // too long: points
   EXPECT_EQ(units(lines(3, 5, 4, 24)), 3 * 5 * 4 * 24);  // half a vector is left
-  for (auto [few, line] :
-       {std::pair<int64_t, int64_t>{16, 32}, {70, 32}, {4, 64}, {3, 16}, {3, 8}}) {
+  for (auto [few, line] : {std::pair<int64_t, int64_t>{16, 32}, {70, 32}, {4, 64}, {3, 16}, {3, 8}}) {
     Inputs inputs;
     inputs.chunks = {0, 1, 7};
     expect_same(lines(3, 5, few, line), inputs);

@@ -32,9 +32,7 @@ TEST(Scan, SeveralAccumulatorsOfKnownRows) {
     SCOPED_TRACE(length);
     Expr m(3), n(length);
     atlas::Program p;
-    p.buffers = {{DType::bf16, Access::read, m * n},
-                 {DType::bf16, Access::write, m * n},
-                 {DType::f32, Access::write, m * n}};
+    p.buffers = {{DType::bf16, Access::read, m * n}, {DType::bf16, Access::write, m * n}, {DType::f32, Access::write, m * n}};
     p.loop().stages.push_back({atlas::StageKind::scan, {}, {}, {}});
     auto i = add_axes(p.loop(), {m}, {n});
     p.loop().lane_axis = 1;

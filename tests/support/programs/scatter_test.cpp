@@ -23,30 +23,25 @@ struct Sizes {
 
 TEST_P(Scatters, HaveTheOrderOfTheirElements) {
   const auto& [name, type, combine] = GetParam();
-  for (const Sizes& s :
-       {Sizes{1, 0, 5, 3, 5}, Sizes{1, 1, 1, 1, 1}, Sizes{3, 100, 7, 5, 7}, Sizes{2, 70, 9, 2, 1},
-        Sizes{1, 300, 1000, 1, 1000}, Sizes{1, 40, 50, 290, 7}, Sizes{2, 130, 40, 3, 0}})
+  for (const Sizes& s : {Sizes{1, 0, 5, 3, 5}, Sizes{1, 1, 1, 1, 1}, Sizes{3, 100, 7, 5, 7}, Sizes{2, 70, 9, 2, 1},
+                         Sizes{1, 300, 1000, 1, 1000}, Sizes{1, 40, 50, 290, 7}, Sizes{2, 130, 40, 3, 0}})
     for (const bool known : {false, true}) {
-      SCOPED_TRACE(testing::Message()
-                   << s.batch << " " << s.elements << " " << s.width << " " << known);
+      SCOPED_TRACE(testing::Message() << s.batch << " " << s.elements << " " << s.width << " " << known);
       Inputs inputs;
       inputs.symbols = {s.batch, s.elements, s.places, s.width};
       inputs.seed = static_cast<uint64_t>(s.elements + s.width);
       inputs.prepare = [&](int buffer, char* data, int64_t count) {
         if (buffer != 0) return;
         auto* at = reinterpret_cast<int64_t*>(data);
-        for (int64_t n = 0; n < count; ++n)
-          at[n] = s.named > 0 ? (at[n] & 0xffff) % s.named : (at[n] & 0xffff) % (s.places + 1);
+        for (int64_t n = 0; n < count; ++n) at[n] = s.named > 0 ? (at[n] & 0xffff) % s.named : (at[n] & 0xffff) % (s.places + 1);
       };
       expect_same(scattered(type, combine, known ? Expr(s.width) : sym(3)), inputs);
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Scatters,
-                         testing::Values(Scatter{"set", DType::f32, {}},
-                                         Scatter{"sums", DType::f32, Op::add},
-                                         Scatter{"products", DType::bf16, Op::mul},
-                                         Scatter{"largest", DType::i64, Op::max},
+                         testing::Values(Scatter{"set", DType::f32, {}}, Scatter{"sums", DType::f32, Op::add},
+                                         Scatter{"products", DType::bf16, Op::mul}, Scatter{"largest", DType::i64, Op::max},
                                          Scatter{"bytes", DType::u8, Op::add}),
                          [](const auto& kind) { return kind.param.name; });
 

@@ -11,17 +11,8 @@ class Sort : public testing::TestWithParam<DType> {};
 TEST_P(Sort, RowsOfEveryLength) {
   for (bool descending : {false, true}) {
     atlas::Program p = row_order(GetParam(), descending);
-    for (auto [n, count] : std::vector<std::pair<int64_t, int64_t>>{{0, 0},
-                                                                    {1, 1},
-                                                                    {17, 17},
-                                                                    {31, 9},
-                                                                    {33, 33},
-                                                                    {65, 8},
-                                                                    {128, 128},
-                                                                    {129, 2},
-                                                                    {300, 300},
-                                                                    {300, 75},
-                                                                    {5000, 7}})
+    for (auto [n, count] : std::vector<std::pair<int64_t, int64_t>>{
+             {0, 0}, {1, 1}, {17, 17}, {31, 9}, {33, 33}, {65, 8}, {128, 128}, {129, 2}, {300, 300}, {300, 75}, {5000, 7}})
       for (int specials : {1, 16}) {
         if (n > 1000 && descending == (specials == 1)) continue;
         SCOPED_TRACE(n);
@@ -35,9 +26,7 @@ TEST_P(Sort, RowsOfEveryLength) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Sort,
-                         testing::Values(DType::f32, DType::f64, DType::i64, DType::u32, DType::i16,
-                                         DType::u8, DType::b8));
+INSTANTIATE_TEST_SUITE_P(Types, Sort, testing::Values(DType::f32, DType::f64, DType::i64, DType::u32, DType::i16, DType::u8, DType::b8));
 
 // Equal keys keep their order; keys come through a body, and down columns.
 TEST(SortBlocks, EqualKeysDownColumns) {

@@ -10,8 +10,7 @@ namespace {
 using ir::Op;
 
 /// out[p, i, j] = x[p, j, i] + y[p, i, j], or as a copy x alone; offset and direction of x vary.
-atlas::Program transposed(const std::vector<Expr>& n, DType type, bool copy, int64_t shift,
-                          bool backwards) {
+atlas::Program transposed(const std::vector<Expr>& n, DType type, bool copy, int64_t shift, bool backwards) {
   atlas::Program p;
   auto& b = p.loop();
   std::vector<Expr> at;
@@ -22,23 +21,19 @@ atlas::Program transposed(const std::vector<Expr>& n, DType type, bool copy, int
   b.parallel_rank = 3;
   b.lane_axis = 2;
   Expr size = n[0] * n[1] * n[2];
-  p.buffers = {{type, Access::read, size + Expr(shift)},
-               {type, Access::read, size},
-               {type, Access::write, size}};
+  p.buffers = {{type, Access::read, size + Expr(shift)}, {type, Access::read, size}, {type, Access::write, size}};
   b.stages.push_back({atlas::StageKind::point, {}, {}, {}});
   BodyBuilder body(b.stages.back().body);
   Expr row = backwards ? n[2] - Expr(1) - at[2] : at[2];
   Expr straight = (at[0] * n[1] + at[1]) * n[2] + at[2];
   Val x = body.load(0, type, (at[0] * n[2] + row) * n[1] + at[1] + Expr(shift));
-  if (!copy)
-    x = body.op(type == DType::b8 ? Op::bit_xor : Op::add, x, body.load(1, type, straight));
+  if (!copy) x = body.op(type == DType::b8 ? Op::bit_xor : Op::add, x, body.load(1, type, straight));
   body.store(2, straight, x);
   return p;
 }
 
 TEST(Transpose, ShapesTypesAndDirections) {
-  std::vector<std::vector<int64_t>> shapes{{1, 16, 16},  {2, 17, 33},  {3, 40, 16},
-                                           {1, 64, 100}, {2, 100, 31}, {1, 5, 200}};
+  std::vector<std::vector<int64_t>> shapes{{1, 16, 16}, {2, 17, 33}, {3, 40, 16}, {1, 64, 100}, {2, 100, 31}, {1, 5, 200}};
   for (const auto& shape : shapes)
     for (DType type : {DType::f32, DType::f64, DType::bf16, DType::i8, DType::b8, DType::i64})
       for (bool copy : {true, false}) {
@@ -88,21 +83,17 @@ TEST(Transpose, NeighboursShareSquares) {
                                               {DType::bf16, 2}, {DType::f32, 2}, {DType::f32, 4}};
   for (const auto& shape : shapes)
     for (auto [type, count] : more_sizes) {
-      SCOPED_TRACE(testing::PrintToString(shape) + " " + std::string(name_of(type)) + " " +
-                   std::to_string(count));
+      SCOPED_TRACE(testing::PrintToString(shape) + " " + std::string(name_of(type)) + " " + std::to_string(count));
       Inputs inputs;
       inputs.chunks = {0, 1};
       expect_same(neighbours(shape, type, count), inputs);
     }
   // Four bytes are a word: 16 x 16 of them take 48 exchanges of two vectors and 16 loads of halves,
   // where picking single bytes took 400; the square stays in registers.
-  std::istringstream text(
-      cpu::dump_asm(neighbours({4, 64, 64}, DType::i8, 4), cpu::generic_target(cpu::Isa::avx512)));
+  std::istringstream text(cpu::dump_asm(neighbours({4, 64, 64}, DType::i8, 4), cpu::generic_target(cpu::Isa::avx512)));
   int shuffles = 0, halves = 0, on_stack = 0;
   for (std::string line; std::getline(text, line);) {
-    for (const char* name :
-         {"\tvperm", "\tvpunpck", "\tvunpck", "\tvshuf", "\tvpshufd", "\tvinsert"})
-      shuffles += line.starts_with(name);
+    for (const char* name : {"\tvperm", "\tvpunpck", "\tvunpck", "\tvshuf", "\tvpshufd", "\tvinsert"}) shuffles += line.starts_with(name);
     halves += line.starts_with("\tvinserti64x4\t$1, ") && line.find('(') != line.npos;
     on_stack += line.find("zmm") != line.npos && line.find("(%rsp)") != line.npos;
   }
@@ -143,8 +134,7 @@ atlas::Program pixels(int64_t lines, const Expr& length, int64_t run, int64_t bo
   b.parallel_rank = 3;
   b.lane_axis = 2;
   Expr width = length - Expr(2 * border);
-  p.buffers = {{type, Access::read, Expr(run * lines) * width},
-               {type, Access::write, Expr(lines * run) * length}};
+  p.buffers = {{type, Access::read, Expr(run * lines) * width}, {type, Access::write, Expr(lines * run) * length}};
   b.stages.push_back({atlas::StageKind::point, {}, {}, {}});
   BodyBuilder body(b.stages.back().body);
   Expr x = at[1] - Expr(border);
@@ -162,8 +152,7 @@ TEST(Transpose, ShortRunsAreInterleaved) {
     for (int64_t length : {16, 37, 66})
       for (int64_t border : {0, 3})
         for (DType type : {DType::f32, DType::f64, DType::bf16, DType::i32}) {
-          SCOPED_TRACE(testing::PrintToString(std::vector{length, run, border}) + " " +
-                       std::string(name_of(type)));
+          SCOPED_TRACE(testing::PrintToString(std::vector{length, run, border}) + " " + std::string(name_of(type)));
           Inputs inputs;
           inputs.chunks = {0, 1};
           expect_same(pixels(3, length, run, border, type), inputs);
@@ -188,8 +177,7 @@ TEST(Transpose, SquaresWithABorder) {
     for (int64_t length : {8, 16, 37})
       for (int64_t border : {1, 3})
         for (DType type : {DType::f32, DType::f64, DType::bf16, DType::b8}) {
-          SCOPED_TRACE(testing::PrintToString(std::vector{length, run, border}) + " " +
-                       std::string(name_of(type)));
+          SCOPED_TRACE(testing::PrintToString(std::vector{length, run, border}) + " " + std::string(name_of(type)));
           Inputs inputs;
           inputs.chunks = {0, 1};
           expect_same(pixels(3, length, run, border, type), inputs);

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "support/differential.h"
 #include "schedule/plan.h"
+#include "support/differential.h"
 #include "support/machine.h"
 
 namespace hologram::test {
@@ -34,37 +34,29 @@ struct Convolution {
 };
 
 std::ostream& operator<<(std::ostream& out, const Convolution& c) {
-  return out << c.batch << 'x' << c.channels << 'x' << c.height << 'x' << c.width << " to "
-             << c.results << " kernel " << c.kernel << " stride " << c.stride << " padding "
-             << c.padding << " dilation " << c.dilation << " groups " << c.groups
+  return out << c.batch << 'x' << c.channels << 'x' << c.height << 'x' << c.width << " to " << c.results << " kernel " << c.kernel
+             << " stride " << c.stride << " padding " << c.padding << " dilation " << c.dilation << " groups " << c.groups
              << (c.weights_kept ? " packed " : " ") << name_of(c.dtype);
 }
 
 // relu(convolution + bias) of a channels-first image, written as the PyTorch front end writes it;
 // weights and bias are parameters `first` and `first` + 1.
 Value convolve(Graph& g, Value x, const Convolution& c, int first) {
-  auto parameter = [&](int index, Shape shape) {
-    return g.parameter(index, c.dtype, shape, contiguous_strides(shape));
-  };
+  auto parameter = [&](int index, Shape shape) { return g.parameter(index, c.dtype, shape, contiguous_strides(shape)); };
   int64_t per_group = c.channels / c.groups, out_group = c.results / c.groups;
   Value w = parameter(first, {c.results, per_group, c.kernel, c.kernel});
   Value bias = parameter(first + 1, {c.results});
   int64_t span = c.dilation * (c.kernel - 1) + 1;
-  int64_t oh = (c.height + 2 * c.padding - span) / c.stride + 1,
-          ow = (c.width + 2 * c.padding - span) / c.stride + 1;
+  int64_t oh = (c.height + 2 * c.padding - span) / c.stride + 1, ow = (c.width + 2 * c.padding - span) / c.stride + 1;
   x = g.permute(x, {0, 2, 3, 1});
   x = g.reshape(x, {c.batch, c.height, c.width, c.groups, per_group});
-  x = g.pad(x, {0, c.padding, c.padding, 0, 0},
-            {c.batch, c.height + 2 * c.padding, c.width + 2 * c.padding, c.groups, per_group}, 0);
+  x = g.pad(x, {0, c.padding, c.padding, 0, 0}, {c.batch, c.height + 2 * c.padding, c.width + 2 * c.padding, c.groups, per_group}, 0);
   x = g.make(Op::window, {x}, {.ints = {1, c.stride, c.dilation}}, {},
              Shape{c.batch, oh, c.width + 2 * c.padding, c.groups, per_group, c.kernel});
-  x = g.make(Op::window, {x}, {.ints = {2, c.stride, c.dilation}}, {},
-             Shape{c.batch, oh, ow, c.groups, per_group, c.kernel, c.kernel});
-  x = g.reshape(g.permute(x, {3, 0, 1, 2, 5, 6, 4}),
-                {c.groups, c.batch * oh * ow, c.kernel * c.kernel * per_group});
+  x = g.make(Op::window, {x}, {.ints = {2, c.stride, c.dilation}}, {}, Shape{c.batch, oh, ow, c.groups, per_group, c.kernel, c.kernel});
+  x = g.reshape(g.permute(x, {3, 0, 1, 2, 5, 6, 4}), {c.groups, c.batch * oh * ow, c.kernel * c.kernel * per_group});
   w = g.reshape(w, {c.groups, out_group, per_group, c.kernel, c.kernel});
-  w = g.reshape(g.permute(w, {0, 3, 4, 2, 1}),
-                {c.groups, c.kernel * c.kernel * per_group, out_group});
+  w = g.reshape(g.permute(w, {0, 3, 4, 2, 1}), {c.groups, c.kernel * c.kernel * per_group, out_group});
   if (c.groups == 1) {  // a product without a batch
     x = g.reshape(x, {x->shape[1], x->shape[2]});
     w = g.reshape(w, {w->shape[1], w->shape[2]});
@@ -97,25 +89,20 @@ TEST_P(WindowTest, EveryKernelGivesTheInterpretersBits) {
   expect_programs_same(plan);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, WindowTest,
-    testing::Values(Convolution{1, 3, 14, 15, 40, 7, 2, 3, 1, 1},
-                    Convolution{2, 32, 7, 6, 33, 3, 1, 1, 1, 1},
-                    Convolution{1, 5, 9, 9, 16, 3, 2, 0, 2, 1, false},
-                    Convolution{2, 12, 8, 8, 24, 3, 1, 2, 2, 4},
-                    Convolution{1, 24, 9, 8, 24, 3, 2, 1, 1, 24},
-                    Convolution{1, 7, 9, 8, 7, 5, 1, 2, 1, 7, false},
-                    // Planes read and written as squares; images of 63 pixels meet within a tile.
-                    Convolution{3, 20, 7, 9, 40, 1, 1, 0, 1, 1},
-                    Convolution{3, 24, 20, 20, 70, 1, 1, 0, 1, 1, false},
-                    Convolution{2, 40, 12, 20, 36, 3, 2, 1, 1, 1},
-                    Convolution{1, 48, 13, 22, 20, 3, 1, 1, 1, 1, false},
-                    Convolution{2, 6, 5, 8, 20, 1, 1, 0, 1, 1, true, DType::f64},
-                    Convolution{3, 24, 7, 9, 40, 1, 1, 0, 1, 1, true, DType::bf16},
-                    // Half of a panel holds columns.
-                    Convolution{1, 16, 36, 36, 12, 3, 1, 1, 1, 1},
-                    Convolution{1, 16, 6, 6, 8, 3, 1, 1, 1, 1, true, DType::bf16},
-                    Convolution{1, 8, 6, 6, 8, 3, 1, 1, 1, 8, true, DType::f16}));
+INSTANTIATE_TEST_SUITE_P(Shapes, WindowTest,
+                         testing::Values(Convolution{1, 3, 14, 15, 40, 7, 2, 3, 1, 1}, Convolution{2, 32, 7, 6, 33, 3, 1, 1, 1, 1},
+                                         Convolution{1, 5, 9, 9, 16, 3, 2, 0, 2, 1, false}, Convolution{2, 12, 8, 8, 24, 3, 1, 2, 2, 4},
+                                         Convolution{1, 24, 9, 8, 24, 3, 2, 1, 1, 24}, Convolution{1, 7, 9, 8, 7, 5, 1, 2, 1, 7, false},
+                                         // Planes read and written as squares; images of 63 pixels meet within a tile.
+                                         Convolution{3, 20, 7, 9, 40, 1, 1, 0, 1, 1}, Convolution{3, 24, 20, 20, 70, 1, 1, 0, 1, 1, false},
+                                         Convolution{2, 40, 12, 20, 36, 3, 2, 1, 1, 1},
+                                         Convolution{1, 48, 13, 22, 20, 3, 1, 1, 1, 1, false},
+                                         Convolution{2, 6, 5, 8, 20, 1, 1, 0, 1, 1, true, DType::f64},
+                                         Convolution{3, 24, 7, 9, 40, 1, 1, 0, 1, 1, true, DType::bf16},
+                                         // Half of a panel holds columns.
+                                         Convolution{1, 16, 36, 36, 12, 3, 1, 1, 1, 1},
+                                         Convolution{1, 16, 6, 6, 8, 3, 1, 1, 1, 1, true, DType::bf16},
+                                         Convolution{1, 8, 6, 6, 8, 3, 1, 1, 1, 8, true, DType::f16}));
 
 // Groups that share vectors.
 class GroupedTest : public testing::TestWithParam<Convolution> {};
@@ -130,16 +117,12 @@ schedule::Plan plan_grouped(const Convolution& c) {
   return schedule::make_plan(g, options);
 }
 
-int64_t products(const schedule::Plan& plan) {
-  return std::ranges::count(plan.programs, atlas::BlockKind::product, &atlas::Program::kind);
-}
+int64_t products(const schedule::Plan& plan) { return std::ranges::count(plan.programs, atlas::BlockKind::product, &atlas::Program::kind); }
 
 int64_t loops_with_scratch(const schedule::Plan& plan) {
   return std::ranges::count_if(plan.programs, [](const atlas::Program& p) {
     return p.kind() == atlas::BlockKind::loop &&
-           std::ranges::any_of(p.buffers, [](const atlas::Buffer& b) {
-             return b.access == atlas::Access::scratch;
-           });
+           std::ranges::any_of(p.buffers, [](const atlas::Buffer& b) { return b.access == atlas::Access::scratch; });
   });
 }
 
@@ -149,13 +132,11 @@ TEST_P(GroupedTest, ALoopGivesTheInterpretersBits) {
   expect_programs_same(plan);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, GroupedTest,
-    testing::Values(Convolution{2, 64, 9, 8, 64, 3, 1, 1, 1, 16},
-                    Convolution{1, 32, 7, 14, 64, 3, 2, 1, 1, 8, false},
-                    Convolution{1, 32, 5, 16, 32, 3, 1, 0, 2, 16, true, DType::bf16},
-                    Convolution{1, 16, 6, 6, 32, 5, 1, 2, 1, 16, true, DType::f64},
-                    Convolution{1, 64, 6, 7, 32, 1, 2, 0, 1, 8}));
+INSTANTIATE_TEST_SUITE_P(Shapes, GroupedTest,
+                         testing::Values(Convolution{2, 64, 9, 8, 64, 3, 1, 1, 1, 16}, Convolution{1, 32, 7, 14, 64, 3, 2, 1, 1, 8, false},
+                                         Convolution{1, 32, 5, 16, 32, 3, 1, 0, 2, 16, true, DType::bf16},
+                                         Convolution{1, 16, 6, 6, 32, 5, 1, 2, 1, 16, true, DType::f64},
+                                         Convolution{1, 64, 6, 7, 32, 1, 2, 0, 1, 8}));
 
 TEST(Grouped, WhatFollowsJoinsTheProduct) {
   Graph g;
@@ -165,8 +146,7 @@ TEST(Grouped, WhatFollowsJoinsTheProduct) {
   for (const atlas::Program& p : plan.programs) {
     if (p.kind() != atlas::BlockKind::product) continue;
     ++found;
-    EXPECT_TRUE(std::ranges::any_of(p.product().epilogue.instrs,
-                                    [](const atlas::Instr& i) { return i.op == Op::max; }));
+    EXPECT_TRUE(std::ranges::any_of(p.product().epilogue.instrs, [](const atlas::Instr& i) { return i.op == Op::max; }));
   }
   EXPECT_EQ(found, 1);
 }
@@ -185,16 +165,12 @@ schedule::Plan plan_weight_gradient(const Convolution& c, int64_t lines, bool la
     if (last) strides = {h * w * channels, 1, w * channels, channels};
     return g.permute(g.parameter(index, c.dtype, shape, strides), {0, 2, 3, 1});
   };
-  Value x = g.reshape(parameter(0, c.channels, c.height, c.width),
-                      {c.batch, c.height, c.width, c.groups, per_group});
+  Value x = g.reshape(parameter(0, c.channels, c.height, c.width), {c.batch, c.height, c.width, c.groups, per_group});
   x = g.pad(x, {0, c.padding, c.padding, 0, 0}, {c.batch, high, wide, c.groups, per_group}, 0);
-  x = g.make(Op::window, {x}, {.ints = {1, c.stride, c.dilation}}, {},
-             Shape{c.batch, oh, wide, c.groups, per_group, c.kernel});
-  x = g.make(Op::window, {x}, {.ints = {2, c.stride, c.dilation}}, {},
-             Shape{c.batch, oh, ow, c.groups, per_group, c.kernel, c.kernel});
+  x = g.make(Op::window, {x}, {.ints = {1, c.stride, c.dilation}}, {}, Shape{c.batch, oh, wide, c.groups, per_group, c.kernel});
+  x = g.make(Op::window, {x}, {.ints = {2, c.stride, c.dilation}}, {}, Shape{c.batch, oh, ow, c.groups, per_group, c.kernel, c.kernel});
   int64_t blocks = c.batch * oh / lines, pixels = lines * ow;
-  x = g.reshape(g.permute(x, {3, 0, 1, 2, 5, 6, 4}),
-                {c.groups, blocks, pixels, c.kernel * c.kernel * per_group});
+  x = g.reshape(g.permute(x, {3, 0, 1, 2, 5, 6, 4}), {c.groups, blocks, pixels, c.kernel * c.kernel * per_group});
   Value grad = g.reshape(parameter(1, c.results, oh, ow), {blocks, pixels, c.groups, out_group});
   Value y = g.make(Op::dot_general, {g.permute(grad, {2, 0, 3, 1}), x}, {.ints = {0}});
   give(g, y);
@@ -216,12 +192,11 @@ TEST_P(WeightGradientTest, ALoopGivesTheInterpretersBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, WeightGradientTest,
-    testing::Values(std::tuple(Convolution{1, 24, 6, 8, 24, 3, 1, 1, 1, 24}, 2),
-                    std::tuple(Convolution{2, 64, 5, 7, 64, 3, 1, 1, 1, 16}, 5),
-                    std::tuple(Convolution{1, 16, 8, 14, 32, 3, 2, 1, 1, 8}, 4),
-                    std::tuple(Convolution{1, 16, 6, 6, 16, 3, 1, 2, 2, 16, true, DType::f64}, 3)));
+INSTANTIATE_TEST_SUITE_P(Shapes, WeightGradientTest,
+                         testing::Values(std::tuple(Convolution{1, 24, 6, 8, 24, 3, 1, 1, 1, 24}, 2),
+                                         std::tuple(Convolution{2, 64, 5, 7, 64, 3, 1, 1, 1, 16}, 5),
+                                         std::tuple(Convolution{1, 16, 8, 14, 32, 3, 2, 1, 1, 8}, 4),
+                                         std::tuple(Convolution{1, 16, 6, 6, 16, 3, 1, 2, 2, 16, true, DType::f64}, 3)));
 
 TEST(WeightGradient, OthersAreProducts) {
   auto planned = [](const Convolution& c) { return products(plan_weight_gradient(c, 1, true)); };
@@ -255,8 +230,7 @@ schedule::Plan plan_first_layer(const Convolution& c, bool leaves) {
 // Loops that compute a line's pixels from an image's elements one by one.
 int64_t direct_convolutions(const schedule::Plan& plan) {
   return std::ranges::count_if(plan.programs, [](const atlas::Program& p) {
-    return p.kind() == atlas::BlockKind::loop && p.loop().stages.size() == 1 &&
-           p.loop().stages[0].kind == atlas::StageKind::serial_row;
+    return p.kind() == atlas::BlockKind::loop && p.loop().stages.size() == 1 && p.loop().stages[0].kind == atlas::StageKind::serial_row;
   });
 }
 
@@ -293,8 +267,7 @@ class FusedDepthwiseTest : public testing::TestWithParam<Convolution> {};
 schedule::Plan plan_fused(const Convolution& c, int64_t into, bool gives_image) {
   Graph g;
   // Channels last, as between convolutions.
-  Value x = g.parameter(0, c.dtype, {c.batch, into, c.height, c.width},
-                        {c.height * c.width * into, 1, c.width * into, into});
+  Value x = g.parameter(0, c.dtype, {c.batch, into, c.height, c.width}, {c.height * c.width * into, 1, c.width * into, into});
   Shape kernel{c.channels, into}, image{c.batch, c.channels, c.height, c.width};
   Value w = g.parameter(100, c.dtype, kernel, contiguous_strides(kernel));
   x = g.reshape(g.permute(x, {0, 2, 3, 1}), {c.batch * c.height * c.width, into});
@@ -323,10 +296,8 @@ TEST_P(FusedDepthwiseTest, OneLoopGivesTheInterpretersBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, FusedDepthwiseTest,
-                         testing::Values(Convolution{1, 16, 9, 7, 16, 3, 1, 1, 1, 16},
-                                         Convolution{2, 20, 6, 16, 20, 3, 2, 1, 1, 20},
-                                         Convolution{1, 32, 16, 14, 32, 5, 1, 2, 1, 32},
-                                         Convolution{1, 16, 8, 8, 16, 2, 2, 0, 1, 16}));
+                         testing::Values(Convolution{1, 16, 9, 7, 16, 3, 1, 1, 1, 16}, Convolution{2, 20, 6, 16, 20, 3, 2, 1, 1, 20},
+                                         Convolution{1, 32, 16, 14, 32, 5, 1, 2, 1, 32}, Convolution{1, 16, 8, 8, 16, 2, 2, 0, 1, 16}));
 
 TEST(FusedDepthwise, WhatOthersNeedStaysAKernelOfItsOwn) {
   Convolution c{1, 16, 9, 7, 16, 3, 1, 1, 1, 16};

@@ -5,7 +5,6 @@
 
 namespace {
 
-[[maybe_unused]] const int wgpu =
-    setenv("HOLOGRAM_WEBGPU_LIBRARY", hologram::test::beside_program(HOLOGRAM_TEST_WGPU).c_str(), 0);
+[[maybe_unused]] const int wgpu = setenv("HOLOGRAM_WEBGPU_LIBRARY", hologram::test::beside_program(HOLOGRAM_TEST_WGPU).c_str(), 0);
 
 }  // namespace
