@@ -2,7 +2,7 @@
 # tools/status.py: writes README's table of what works from the results that the tests and benchmarks keep
 """Usage: tools/status.py [--check]
 
-Reads tests/torch/opinfo_expected.txt (written by tests/torch/opinfo.py --expect), the models of tests/torch/zoo.py and the bounds
+Reads bench/conformance/opinfo_expected.txt (written by opinfo.py --expect), the models of tests/torch/zoo.py and the bounds
 in src/ir/ops.def. Writes the rows between the two marks in README.md; with --check it only says whether they are current.
 """
 
@@ -17,7 +17,7 @@ BEGIN, END = "<!-- tools/status.py writes this table -->\n", "<!-- end of the ta
 
 
 def operator_database(root):
-    lines = (root / "tests/torch/opinfo_expected.txt").read_text(encoding="utf-8").splitlines()
+    lines = (root / "bench/conformance/opinfo_expected.txt").read_text(encoding="utf-8").splitlines()
     count = Counter(line.split()[0] for line in lines if line and not line.startswith("#"))
     right, all_ = count["native"] + count["fallback"], sum(count.values())
     yield "PyTorch's operator database (inference, float32, one sample each)", f"{right} of {all_} operators agree with eager"

@@ -18,7 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("test_conformance", "test_backend_cuda", "test_backend_cuda_90")
 LIBRARIES = ("libspycuda.so", "libfakecuda.so")
-SOURCES = ("bench/*.py", "tests/cuda/*.py", "tests/torch/*", "tests/conformance/corpus/*", "tests/fuzz/corpus/lane_assemble/*")
+SOURCES = ("bench/*.py", "bench/conformance/*", "tests/cuda/*.py", "tests/torch/*", "tests/conformance/corpus/*",
+           "tests/fuzz/corpus/lane_assemble/*")  # fmt: skip
 PACKAGES = ("nanobind-backend", "expecttest")  # that the target lacks
 TARGET_PYTHON = "3.12"
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")

@@ -284,9 +284,9 @@ def operators(setting: Setting, programs: Programs) -> Iterator[Task]:
         return
     some = ["--device", "cpu", "--jobs", "1", "--direct", "add", "softmax"] if setting.dry else ["--device", "cuda", "--jobs", "4"]
     for dtype, mode in (("float32", "inference"), ("bfloat16", "inference"), ("float32", "training")):
-        command = [setting.python, ROOT / "tests/torch/opinfo.py", "--dtype", dtype, "--mode", mode, "--json", "{folder}/operators.json"]
-        yield Task(f"operators, {dtype} {mode}", "operators", [*command, "--timeout", "60", *some], setting.unwatched(), 150,
-                   read=read, stops=True)  # fmt: skip
+        command = [setting.python, ROOT / "bench/conformance/opinfo.py", "--dtype", dtype, "--mode", mode, "--timeout", "60"]
+        command += ["--json", "{folder}/operators.json", *some]
+        yield Task(f"operators, {dtype} {mode}", "operators", command, setting.unwatched(), 150, read=read, stops=True)
 
 
 def sanitizer(setting: Setting, programs: Programs) -> Iterator[Task]:

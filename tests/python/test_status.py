@@ -24,11 +24,11 @@ def test_the_table_is_current():
 
 
 def test_the_table_follows_the_results(status, tmp_path):
-    for name in ("tests/torch/opinfo_expected.txt", "tests/torch/zoo.py", "src/ir/ops.def"):
+    for name in ("bench/conformance/opinfo_expected.txt", "tests/torch/zoo.py", "src/ir/ops.def"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     operators = "# head\nnative   a\nnative   b\nfallback c\nnograph  d\nwrong    e\n"
-    (tmp_path / "tests/torch/opinfo_expected.txt").write_text(operators)
+    (tmp_path / "bench/conformance/opinfo_expected.txt").write_text(operators)
     text = status.table(tmp_path)
     assert "3 of 5 operators agree with eager" in text and "2 of them natively, 1 with a call into PyTorch" in text
     assert "no graph for 1" in text and "| 1 wrong |" in text

@@ -1,10 +1,14 @@
 # tests/torch/conftest.py: what PyTorch measures at each capture is left out; graphs are looked at by same_memory.py
 import logging
+import sys
+from pathlib import Path
 
 import pytest
 import same_memory
 import torch
 from harness import BACKEND
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench" / "conformance"))  # where there is no pyproject.toml too
 
 # What PyTorch measures and writes down at each capture costs the tests a sixth of their time.
 torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0  # a measurement, behind a flush of the caches

@@ -70,7 +70,7 @@ def drawn(names, seed: int, count: int) -> list[dict]:
 def repeat(request) -> str:
     flags = [f"--{name}" for name in ("errors", "edges", "dynamic", "direct") if request[name]]
     values = [f"--{name} {request[name]}" for name in ("mode", "dtype", "samples", "seed")]
-    return " ".join(["tests/torch/opinfo.py", f"'{request['op']}'", *flags, *values])
+    return " ".join(["bench/conformance/opinfo.py", f"'{request['op']}'", *flags, *values])
 
 
 def test_samples_drawn_at_random():

@@ -61,11 +61,11 @@ _STATES = {"nograph": "nothing to compile", "fallback": "by PyTorch"}
 
 
 def operators() -> str:
-    """By the results that tests/torch/opinfo.py found and the tests hold."""
+    """By the results that bench/conformance/opinfo.py found and the tests hold."""
     table: dict = defaultdict(dict)
     head = None
     ways = []
-    for line in (ROOT / "tests/torch/opinfo_expected.txt").read_text().splitlines()[1:]:
+    for line in (ROOT / "bench/conformance/opinfo_expected.txt").read_text().splitlines()[1:]:
         if line.startswith("# "):
             head = line[2:]
             ways.append(head)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# tests/torch/onnx_zoo.py: the models of zoo.py by PyTorch's ONNX exporter, beside ONNX Runtime
-"""    python tests/torch/onnx_zoo.py [NAME...]
+# bench/conformance/onnx_zoo.py: the models of zoo.py by PyTorch's ONNX exporter, beside ONNX Runtime
+"""    python bench/conformance/onnx_zoo.py [NAME...]
 
 Each model is exported with the sizes that may vary left open, and called in two of them, by hologram.from_onnx and by ONNX Runtime;
 values are compared with eager PyTorch's. Shown are the largest differences, the graphs that were compiled and the steps between them.
@@ -10,11 +10,14 @@ Needs the packages onnxscript and onnxruntime.
 import argparse
 import io
 import sys
+from pathlib import Path
 
 import hologram
 import numpy as np
 import torch
-import zoo
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "torch"))
+import zoo  # noqa: E402
 
 TOLERANCE = 2e-5  # of the largest value
 

@@ -1,4 +1,4 @@
-# tests/torch/opinfo_errors.py: calls that eager refuses, of the operator database
+# bench/conformance/opinfo_errors.py: calls that eager refuses, of the operator database
 """What PyTorch's tracing refuses never reaches a backend. What it lets through and eager's kernels refuse (dtypes that they
 lack, empty axes, values) a backend has to refuse too."""
 

@@ -1,4 +1,4 @@
-# tests/torch/opinfo_worker.py: the process that runs samples of PyTorch's operator database
+# bench/conformance/opinfo_worker.py: the process that runs samples of PyTorch's operator database
 """Takes requests, dicts, from a connection, and answers on it.
 
 A request names an operator and how to run it (see DEFAULTS). Before each sample comes

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# tests/python/shared/onnx_drawn.py: random ONNX models by NNSmith, beside ONNX Runtime
+# bench/conformance/onnx_drawn.py: random ONNX models by NNSmith, beside ONNX Runtime
 """Draws models with NNSmith, runs them through hologram.from_onnx and compares with ONNX Runtime, its optimisations off.
 
     pip install --target DIR nnsmith "z3-solver" antlr4-python3-runtime==4.9.3    # an old package: apart from the others
-    python tests/python/shared/onnx_drawn.py FOLDER --draw 100 --nnsmith DIR      # models of 5 to 16 nodes, into FOLDER
-    python tests/python/shared/onnx_drawn.py FOLDER                               # run them, and sum up
+    python bench/conformance/onnx_drawn.py FOLDER --draw 100 --nnsmith DIR      # models of 5 to 16 nodes, into FOLDER
+    python bench/conformance/onnx_drawn.py FOLDER                               # run them, and sum up
 
 Draws need PyTorch, whose exporter NNSmith calls. Status of a model: native (right, by graphs alone), numpy (right, NumPy
 computed a part), refused (NotImplementedError), wrong, peer (ONNX Runtime does not run it). Right is what ONNX Runtime gives or, where it

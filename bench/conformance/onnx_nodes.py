@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-# tests/python/shared/onnx_nodes.py: the cases of onnx.backend.test, in worker processes
+# bench/conformance/onnx_nodes.py: the cases of onnx.backend.test, in worker processes
 """Runs ONNX's own cases through hologram.from_onnx and compares with the outputs that come with them.
 
-    python tests/python/shared/onnx_nodes.py                    # all cases
-    python tests/python/shared/onnx_nodes.py 'test_resize*'     # some; what went wrong is shown
-    python tests/python/shared/onnx_nodes.py --expect           # rewrite onnx_expected.txt: read the diff before committing it
-    python tests/python/shared/onnx_nodes.py --table            # passed of all, by operator, as docs/onnx.md has them
+    python bench/conformance/onnx_nodes.py                    # all cases
+    python bench/conformance/onnx_nodes.py 'test_resize*'     # some; what went wrong is shown
+    python bench/conformance/onnx_nodes.py --expect           # rewrite onnx_expected.txt: read the diff before committing it
+    python bench/conformance/onnx_nodes.py --table            # passed of all, by operator, as docs/onnx.md has them
 
 Status of a case: native (right, by graphs alone), numpy (right, NumPy computed a part), refused (NotImplementedError), wrong.
 """
@@ -180,7 +180,7 @@ def sample(names, seed, count):
 def write_expected(found):
     import onnx
 
-    lines = [f"# tests/python/shared/onnx_expected.txt: what onnx_nodes.py found with onnx {onnx.__version__}, written by --expect"]
+    lines = [f"# bench/conformance/onnx_expected.txt: what onnx_nodes.py found with onnx {onnx.__version__}, written by --expect"]
     for name, (status, message) in sorted(found.items()):
         reason = message.partition(": ")[2][:90].split("\n")[0].strip() if status not in PASSED else ""
         lines.append(f"{status:<8} {name} {reason}".rstrip())

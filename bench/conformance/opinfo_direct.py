@@ -1,4 +1,4 @@
-# tests/torch/opinfo_direct.py: a backend called without Dynamo
+# bench/conformance/opinfo_direct.py: a backend called without Dynamo
 import functools
 
 import torch

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-# tests/torch/opinfo.py: PyTorch's operator database through torch.compile, in worker processes
+# bench/conformance/opinfo.py: PyTorch's operator database through torch.compile, in worker processes
 """Runs operators of PyTorch's OpInfo database compiled and eager; compares values, metadata,
 mutation.
 
-    python tests/torch/opinfo.py                          # the whole database, inference, float32
-    python tests/torch/opinfo.py 'nn.functional.*' softmax --mode training --samples 3
-    python tests/torch/opinfo.py --samples 0 --edges --dynamic --shard 1/4 --json part1.json
-    python tests/torch/opinfo.py --device cuda            # a part of it, on CUDA tensors
-    python tests/torch/opinfo.py --device hologram        # by eager operators on our device; with --errors, calls that eager refuses
-    python tests/torch/opinfo.py --merge part*.json       # their summary
-    python tests/torch/opinfo.py --expect                 # rewrite the list of expected results
+    python bench/conformance/opinfo.py                          # the whole database, inference, float32
+    python bench/conformance/opinfo.py 'nn.functional.*' softmax --mode training --samples 3
+    python bench/conformance/opinfo.py --samples 0 --edges --dynamic --shard 1/4 --json part1.json
+    python bench/conformance/opinfo.py --device cuda            # a part of it, on CUDA tensors
+    python bench/conformance/opinfo.py --device hologram        # by eager operators on our device; with --errors, calls that eager refuses
+    python bench/conformance/opinfo.py --merge part*.json       # their summary
+    python bench/conformance/opinfo.py --expect                 # rewrite the list of expected results
 
 Samples run in worker processes with a time limit: a crash or a hang costs one sample. Status of an
 operator, the worst of its samples:
@@ -31,8 +31,9 @@ import threading
 import time
 from pathlib import Path
 
-from forks import FORKING
-from opinfo_worker import DEFAULTS, PASSED, STATUSES, TOGETHER, serve
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "torch"))
+from forks import FORKING  # noqa: E402
+from opinfo_worker import DEFAULTS, PASSED, STATUSES, TOGETHER, serve  # noqa: E402
 
 BAD = STATUSES[:4]
 EXPECTED = Path(__file__).with_name("opinfo_expected.txt")
@@ -244,7 +245,7 @@ def regressions(results: dict[str, dict], expected: dict[str, str]) -> list[str]
 
 def write_expected(results: dict[str, dict], path: Path = EXPECTED):
     header = (
-        "# tests/torch/opinfo_expected.txt: what opinfo.py found, written by `opinfo.py --expect`\n"
+        "# bench/conformance/opinfo_expected.txt: what opinfo.py found, written by `opinfo.py --expect`\n"
         "# inference, float32, one sample per operator\n"
     )
     path.write_text(

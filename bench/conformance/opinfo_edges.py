@@ -1,4 +1,4 @@
-# tests/torch/opinfo_edges.py: samples of the operator database with other sizes, above all of 0 and 1
+# bench/conformance/opinfo_edges.py: samples of the operator database with other sizes, above all of 0 and 1
 import itertools
 
 import torch
