@@ -14,8 +14,7 @@ from pathlib import Path
 def main():
     header, library, listed = (Path(p) for p in sys.argv[1:4])
     declared = set(re.findall(r"\b(hologram_\w+)\(", re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)))
-    symbols = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True,
-                             text=True).stdout
+    symbols = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
     # Symbols of the version HOLOGRAM_PRIVATE_... are for the Python module of the same build.
     rows = [line.split() for line in symbols.splitlines() if line.strip()]
     exported = {name.split("@")[0] for *_, kind, name in rows if kind != "A" and "@HOLOGRAM_PRIVATE" not in name}

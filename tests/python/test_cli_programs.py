@@ -152,13 +152,7 @@ def test_run(data, mistake, tmp_path, backend):
     np.save(tmp_path / "in.npy", memory)
     files = ("--in", tmp_path / "in.npy", "--out", tmp_path / "out.npy", "--backend", backend)
     done = data("sigmatics", "run", "--json", "copy@c1->c2 . quote@c4 . copy@c2->c4", *files)
-    assert done == {
-        "ok": True,
-        "backend": backend,
-        "steps": ["copy@c01->c02"],
-        "unevaluated": [4],
-        "recorded": ["copy@c02->c04"],
-    }
+    assert done == {"ok": True, "backend": backend, "steps": ["copy@c01->c02"], "unevaluated": [4], "recorded": ["copy@c02->c04"]}
     memory[2] = memory[1]
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), memory)
     np.save(tmp_path / "in.npy", np.zeros(5))

@@ -303,10 +303,7 @@ def test_what_selections_cannot_be():
 
 
 def test_errors():
-    for message, function in [
-        ("not known", lambda x: x if x.sum() > 0 else -x),
-        ("not known", lambda x: float(x[0])),
-    ]:
+    for message, function in [("not known", lambda x: x if x.sum() > 0 else -x), ("not known", lambda x: float(x[0]))]:
         with pytest.raises(TraceError, match=message):
             hologram.jit(function)(V)
     divide = hologram.jit(lambda a, b: a // b)

@@ -42,10 +42,7 @@ CASES = {
         lambda a: (np.repeat(a, 3), np.repeat(a, 2, -1), np.tile(a, 2), np.tile(a, (2, 1, 3)), np.tile(a, 20), np.tile(a, 0)),
         ANY, (4, 5),
     ),
-    "split": (
-        lambda a: (np.split(a, 2), np.split(a, [1, 3], -1), np.array_split(a, 3, 1), np.vsplit(a, 4), np.hsplit(a, 5)),
-        ANY, (4, 5),
-    ),
+    "split": (lambda a: (np.split(a, 2), np.split(a, [1, 3], -1), np.array_split(a, 3, 1), np.vsplit(a, 4), np.hsplit(a, 5)), ANY, (4, 5)),
     "sums of parts of rows": (
         lambda a: (a[:, 1:39].sum(), (a[..., 2:] * 2).max(axis=(0, 2), keepdims=True), a[::2, :, 4:38].mean(), a[..., :5].min()),
         TYPES, (3, 40, 40),
@@ -81,10 +78,7 @@ CASES = {
         TYPES, (5, 7),
     ),
     "average by weights": (lambda a, w: np.average(a, weights=w * w + 1, axis=1, returned=True), TYPES, (5, 7), (5, 7)),
-    "cov": (
-        lambda a: (np.cov(a), np.cov(a, rowvar=False, bias=True), np.cov(a, ddof=0), np.cov(a[0]), np.cov(a[0], a[1])),
-        TYPES, (5, 7),
-    ),
+    "cov": (lambda a: (np.cov(a), np.cov(a, rowvar=False, bias=True), np.cov(a, ddof=0), np.cov(a[0]), np.cov(a[0], a[1])), TYPES, (5, 7)),
     "corrcoef": (lambda a: (np.corrcoef(a), np.corrcoef(a[0], a[1]), np.corrcoef(a, rowvar=False)), TYPES, (5, 7)),
     "searchsorted": (lambda a, v: [np.searchsorted(np.sort(a), v, side=s) for s in ("left", "right")], TYPES, (90,), (4, 30)),
     "searchsorted in few": (lambda a: (np.searchsorted(EDGES, a), np.searchsorted(EDGES, a, "right")), TYPES, (90,)),

@@ -12,8 +12,6 @@ import hologram
 import numpy as np
 import pytest
 from hologram import ops
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 DTYPES = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 bfloat16".split()
 
@@ -62,14 +60,6 @@ def test_executor_backends():
             continue  # in this build, but not on this machine
         with hologram.Executor(name) as executor:
             assert executor.backend == name
-
-
-def test_fall_back_by_hand():
-    try:
-        executor = hologram.Executor(backend="cuda")
-    except RuntimeError:
-        executor = hologram.Executor(backend="cpu")
-    assert executor.backend in ("cuda", "cpu")
 
 
 def test_backend_helpers(monkeypatch):
@@ -136,11 +126,6 @@ def test_allocate(executor):
     executor.allocate(1 << 10, linear=True).fill(1)
 
 
-def test_small_buffers_take_a_boundary_class(host):
-    buffer = host.allocate(10)
-    assert buffer.pool == "boundary" and 0 <= buffer.class_index < 96
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype(executor, dtype):
     if dtype == "bfloat16":
@@ -156,21 +141,17 @@ def test_every_dtype(executor, dtype):
     other.copy_from(buffer)
     assert other.to_bytes() == buffer.to_bytes()
     assert str(values.dtype) in repr(buffer)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_view_of_every_dtype(host, dtype):
-    if dtype == "bfloat16":
-        dtype = pytest.importorskip("ml_dtypes").bfloat16
-    buffer = host.allocate(7, dtype)
-    view = buffer.to_numpy(copy=False)
-    assert view.dtype == buffer.dtype and view.ctypes.data == buffer.ptr
-    buffer.fill(1)
-    assert (view == np.ones(7, dtype)).all()
+    if executor.backend == "cpu":
+        view = buffer.to_numpy(copy=False)
+        assert view.dtype == buffer.dtype and view.ctypes.data == buffer.ptr
+        buffer.fill(0)
+        assert not view.any()
 
 
 def test_boundary(host):
     executor = host
+    small = executor.allocate(10)
+    assert small.pool == "boundary" and 0 <= small.class_index < 96
     buffer = executor.allocate_boundary(7, 48, 256)
     assert (buffer.size, buffer.class_index, buffer.pool) == (3072, 7, "boundary")
     assert executor.boundary_pointer(7, 0, 0) == buffer.ptr
@@ -185,13 +166,6 @@ def test_boundary(host):
     assert executor.allocate_boundary(7, 1, 4).size == 1
     kept = [executor.allocate(3072) for _ in range(200)]  # more than there are classes
     assert executor.free_classes == 0 and kept[-1].pool == "linear"
-
-
-def test_many_buffers_over_time(executor):
-    for _ in range(10_000):
-        executor.allocate(100).free()
-    stats = executor.stats()
-    assert stats["buffers"] == 0 and stats["boundary_classes_busy"] == 0
 
 
 # --- buffers
@@ -276,23 +250,15 @@ def test_any_order_of_destruction(first):
 
 def test_resize(executor):
     buffer = executor.from_numpy(random(10))
-    part = buffer[:3]
-    with pytest.raises(BufferError):
-        buffer.resize(20)
-    part.free()
+    for kind, end in (("slice", "free"), ("view", "release"))[: 1 + (executor.backend == "cpu")]:
+        held = buffer[:3] if kind == "slice" else memoryview(buffer)
+        with pytest.raises(BufferError):
+            buffer.resize(20)
+        getattr(held, end)()
     buffer.resize(20)
     assert buffer.to_numpy().tolist() == [*random(10).tolist(), *[0] * 10]
     with pytest.raises(ValueError):
         buffer.resize(-1)
-
-
-def test_a_view_stops_resizing(host):
-    buffer = host.from_numpy(random(10))
-    view = memoryview(buffer)
-    with pytest.raises(BufferError):
-        buffer.resize(20)
-    view.release()
-    buffer.resize(20)
 
 
 def test_slices_and_elements(executor):
@@ -445,16 +411,6 @@ def test_unary(executor, name):
         assert name != "softmax" or got.sum(dtype=np.float64) == pytest.approx(1, abs=1e-6)
 
 
-def test_extremes(executor):
-    a, c = executor.from_numpy(np.array([1e30, -1e30, np.nan], np.float32)), executor.allocate(3)
-    ops.sigmoid(executor, a, c)
-    np.testing.assert_array_equal(c.to_numpy(), np.float32([1, 0, np.nan]))
-    ops.vector_relu(executor, a, c)
-    np.testing.assert_array_equal(c.to_numpy(), np.float32([1e30, 0, np.nan]))
-    ops.softmax(executor, executor.from_numpy(np.full(2, 1e4, np.float32)), c, 2)
-    assert c.to_numpy()[:2].tolist() == [0.5, 0.5]
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_scalars_and_clip(executor, dtype):
     x = np.array([-5, -1, 0, 2, 9], dtype)
@@ -559,21 +515,6 @@ def test_ops_wrap_every_function_on_buffers():
     assert flat == set(ops.__all__)
     for name in ops.__all__:
         assert "Raises:" in getattr(ops, name).__doc__
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.floats(width=32), min_size=1, max_size=40),
-    st.sampled_from(["add", "sub", "mul", "div", "min", "max"]),
-)
-def test_binary_on_any_floats(values, name):
-    x = np.array(values, np.float32)
-    y = x[::-1].copy()
-    executor = hologram.default_executor()
-    a, b, c = executor.from_numpy(x), executor.from_numpy(y), executor.allocate(len(x))
-    getattr(ops, f"vector_{name}")(executor, a, b, c)
-    with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(c.to_numpy(), BINARY[name](x, y))
 
 
 def test_threads_share_an_executor(executor):
@@ -715,10 +656,7 @@ def test_exit_with_everything_alive():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == ""
-
-
-def test_stats_are_numbers(executor):
-    assert json.dumps(executor.stats()) and executor.trim() >= 0
+    assert json.dumps(hologram.default_executor().stats()) and hologram.default_executor().trim() >= 0
 
 
 def test_info_module():

@@ -53,9 +53,7 @@ def backend_stats() -> dict:
 
 def floats_to(tree, dtype):
     """The same tree of tensors with the floating-point ones cast."""
-    return pytree.tree_map_only(
-        torch.Tensor, lambda t: t.to(dtype) if t.is_floating_point() else t, tree
-    )
+    return pytree.tree_map_only(torch.Tensor, lambda t: t.to(dtype) if t.is_floating_point() else t, tree)
 
 
 def run_eager(module, inputs, dtype=None):
@@ -66,6 +64,27 @@ def run_eager(module, inputs, dtype=None):
         module, inputs = module.to(dtype), floats_to(inputs, dtype)
     with torch.no_grad():
         return module(*inputs)
+
+
+def normal(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def module(**parts):
+    """Makes a function of (self, …) the forward of a class of modules; each has parts of its own, which these functions make."""
+
+    def decorate(forward):
+        def __init__(self):
+            torch.nn.Module.__init__(self)
+            for name, make in parts.items():
+                part = make()
+                is_buffer = isinstance(part, torch.Tensor) and not isinstance(part, torch.nn.Parameter)
+                self.register_buffer(name, part) if is_buffer else setattr(self, name, part)
+
+        named = {name: getattr(forward, name) for name in ("__module__", "__qualname__", "__doc__")}
+        return type(forward.__name__, (torch.nn.Module,), {"__init__": __init__, "forward": forward, **named})
+
+    return decorate
 
 
 def rms(x) -> float:

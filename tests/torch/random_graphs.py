@@ -192,8 +192,7 @@ class Builder:
         unit = [1 if i == axis else d for i, d in enumerate(full)]
         again = lambda v: g.expand(g.reshape(v, unit), full)
         e = g.elementwise("exp", [g.elementwise("sub", [p.value, again(g.reduce("reduce_max", p.value, [axis]))])])
-        self.push(g.elementwise("div", [e, again(g.reduce("reduce_sum", e, [axis]))]), torch.softmax(p.tensor, axis), p,
-                  rough=True)
+        self.push(g.elementwise("div", [e, again(g.reduce("reduce_sum", e, [axis]))]), torch.softmax(p.tensor, axis), p, rough=True)
 
     def product(self):
         p = self.pick(self.dtype)

@@ -12,7 +12,7 @@ import pytest
 import same_memory
 import torch
 from hologram import _core
-from harness import compile_fresh, run_eager
+from harness import compile_fresh, module, run_eager
 from torch.export import Dim
 from zoo import ZOO, Gpt2Cached, make, normal, tokens
 
@@ -114,16 +114,12 @@ def test_sizes_that_calls_choose(name, path):
         assert_near(model(*arrays(inputs)), run_eager(case.module, inputs), 1e-4)
 
 
-class Pair(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(4, 3)
-
-    def forward(self, image, scale, *, extras=None, flag=True):
-        y = self.linear(image) * scale
-        if extras is not None:
-            y = y + extras["shift"]
-        return {"result": y, "parts": (y[:, :1], image, 7, None), "transposed": y.mT}
+@module(linear=lambda: torch.nn.Linear(4, 3))
+def Pair(self, image, scale, *, extras=None, flag=True):
+    y = self.linear(image) * scale
+    if extras is not None:
+        y = y + extras["shift"]
+    return {"result": y, "parts": (y[:, :1], image, 7, None), "transposed": y.mT}
 
 
 def test_arguments_and_results_nest_as_the_model_has_them(path):
@@ -210,13 +206,9 @@ def test_where_an_archive_cannot_tell_the_index_it_names_the_operator(path):
 
 
 def test_a_sequence_beyond_a_table_of_positions_is_named(path):
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.positions = torch.nn.Embedding(8, 4)
-
-        def forward(self, x):
-            return self.positions(torch.arange(x.shape[0])).sum(-1) + x
+    @module(positions=lambda: torch.nn.Embedding(8, 4))
+    def Model(self, x):
+        return self.positions(torch.arange(x.shape[0])).sum(-1) + x
 
     hologram_torch.export(Model(), (torch.ones(3),), path, dynamic_shapes=({0: Dim("length", min=2, max=64)},), isas=())
     with pytest.raises(ValueError, match="forward: embedding of positions: an index was out of range"):
@@ -258,10 +250,7 @@ def test_sessions_have_state_of_their_own(path):
 def test_prefill_and_decode_share_weights_and_cache(path):
     model = make(lambda: Gpt2Cached(batch=1))
     prompt, step = tokens(1, 9, vocabulary=199), tokens(1, 1, vocabulary=199)
-    methods = {
-        "prefill": {"args": (prompt, torch.arange(9))},
-        "decode": {"args": (step, torch.tensor([9]))},
-    }
+    methods = {"prefill": {"args": (prompt, torch.arange(9))}, "decode": {"args": (step, torch.tensor([9]))}}
     report = hologram_torch.export(model, path=path, methods=methods, isas=())
     weights = sum(p.numel() * p.element_size() for p in {id(p): p for p in model.state_dict().values()}.values())
     assert report.bytes < 1.1 * weights + 200_000, "weights are stored once"
@@ -391,14 +380,10 @@ def test_wrong_exports_are_refused(arguments, error, words, path):
 def test_servers_pad_as_the_export_says(path):
     from hologram.serving.batching import Served
 
-    class Sentences(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.table = torch.nn.Embedding(50, 8)
-
-        def forward(self, ids, mask):
-            states = torch.softmax(self.table(ids), -1)
-            return states, (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
+    @module(table=lambda: torch.nn.Embedding(50, 8))
+    def Sentences(self, ids, mask):
+        states = torch.softmax(self.table(ids), -1)
+        return states, (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
 
     rows, length = Dim("rows", min=1, max=16), Dim("length", min=2, max=64)
     example = (torch.ones(2, 5, dtype=torch.int64), torch.ones(2, 5))

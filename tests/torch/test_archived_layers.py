@@ -8,7 +8,7 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
-from harness import BACKEND, compile_fresh
+from harness import compile_fresh, module
 from hologram import _core
 from hologram.archive import Archive
 from test_archive import LEVEL, WITHOUT_TORCH, arrays, assert_near, assert_same
@@ -16,7 +16,6 @@ from test_recurrent import LAYERS, hidden, make, normal
 from test_rt import call as call_rt
 from torch.export import Dim
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="compares with what our backend computes")
 STEPS, BATCH = Dim("steps", min=1, max=1000), Dim("batch", min=1, max=100)
 
 
@@ -36,16 +35,11 @@ def compiled_calls(layer, inputs):
         return [compiled(*given) for given in inputs]
 
 
-class Tagger(torch.nn.Module):
+@module(words=lambda: torch.nn.Embedding(50, 12), lstm=lambda: torch.nn.LSTM(12, 20, 2, bidirectional=True, batch_first=True),
+        classes=lambda: torch.nn.Linear(40, 5))  # fmt: skip
+def Tagger(self, ids):
     """Words to classes, by an LSTM in between."""
-
-    def __init__(self):
-        super().__init__()
-        self.words, self.lstm = torch.nn.Embedding(50, 12), torch.nn.LSTM(12, 20, 2, bidirectional=True, batch_first=True)
-        self.classes = torch.nn.Linear(40, 5)
-
-    def forward(self, ids):
-        return torch.softmax(self.classes(self.lstm(self.words(ids))[0]), -1)
+    return torch.softmax(self.classes(self.lstm(self.words(ids))[0]), -1)
 
 
 def tagger(path, **options):
@@ -172,14 +166,10 @@ def test_programs_that_others_captured(path):
 
 
 def test_beside_operators_that_are_left_to_pytorch(path):
-    class Mixed(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lstm = torch.nn.LSTM(6, 6)
-
-        def forward(self, x):
-            y, _ = self.lstm(torch.linalg.inv(x))
-            return torch.linalg.inv(y @ y.mT + torch.eye(x.shape[1])), y
+    @module(lstm=lambda: torch.nn.LSTM(6, 6))
+    def Mixed(self, x):
+        y, _ = self.lstm(torch.linalg.inv(x))
+        return torch.linalg.inv(y @ y.mT + torch.eye(x.shape[1])), y
 
     torch.manual_seed(0)
     model, x = Mixed().eval(), torch.eye(6) + 0.1 * normal(4, 6, 6)
@@ -192,16 +182,11 @@ def test_beside_operators_that_are_left_to_pytorch(path):
 
 
 def test_states_that_a_session_keeps(path):
-    class Listener(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.gru = torch.nn.GRU(6, 5)
-            self.register_buffer("state", torch.zeros(1, 2, 5))
-
-        def forward(self, x):
-            y, last = self.gru(x, self.state)
-            self.state.copy_(last)
-            return y
+    @module(gru=lambda: torch.nn.GRU(6, 5), state=lambda: torch.zeros(1, 2, 5))
+    def Listener(self, x):
+        y, last = self.gru(x, self.state)
+        self.state.copy_(last)
+        return y
 
     torch.manual_seed(0)
     model, pieces = Listener().eval(), [normal(4, 2, 6, seed=i) for i in range(3)]

@@ -2,14 +2,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import BACKEND, check, compile_fresh
+from harness import check, compile_fresh, normal
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's operator")
 hologram_torch = pytest.importorskip("hologram_torch")
-
-
-def normal(*shape, seed=0, dtype=torch.float32):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def keep(*shape):
@@ -51,7 +46,6 @@ def test_forward(name, dtype):
     q, k, v, mask, options = CASES[name]
     q, k, v = (normal(*shape, seed=i, dtype=dtype) for i, shape in enumerate((q, k, v)))
     mask = mask.to(dtype) if mask is not None and mask.dtype != torch.bool else mask
-    hologram_torch.reset_stats()
     with torch.no_grad():
         actual = compile_fresh(lambda *a: attend(*a, options))(q, k, v, mask)
         expected = attend(q, k, v, mask, options)
@@ -100,7 +94,6 @@ def test_gradients_are_as_exact_as_eager(heads, kv_heads, queries, keys, depth, 
     def call(q, k, v, mask):
         return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=heads != kv_heads)
 
-    hologram_torch.reset_stats()
     actual = gradients(compile_fresh(call), (q, k, v), mask)
     assert hologram_torch.stats()["fallback_ops"] == {}
     wide = mask if mask is None or mask.dtype == torch.bool else mask.double()
@@ -141,7 +134,6 @@ def test_gradient_of_a_learned_bias(kv_heads, queries, keys, shape, dtype):
     def call(q, k, v, bias):
         return F.scaled_dot_product_attention(q, k, v, bias, enable_gqa=kv_heads != 4)
 
-    hologram_torch.reset_stats()
     actual = gradients(compile_fresh(call), inputs)
     assert hologram_torch.stats()["fallback_ops"] == {}
     exact = gradients(call, [x.double() for x in inputs])
@@ -179,10 +171,7 @@ def test_training_stores_no_scores():
             compiled(*inputs).sum().backward()
         programs = [text for _, executable, _ in records for text in executable.dump("atlas")]
         assert any("\nattention_grad" in text for text in programs)
-        sizes = [
-            int(line.split("[")[1].rstrip("]"))
-            for text in programs for line in text.splitlines() if line.startswith("buffer")
-        ]  # fmt: skip
+        sizes = [int(line.split("[")[1].rstrip("]")) for text in programs for line in text.splitlines() if line.startswith("buffer")]
         return max(sizes)
 
     assert step(512) == 2 * step(256)
@@ -208,7 +197,6 @@ def test_multi_head_layer_trains():
         (y * normal(*y.shape, seed=3)).sum().backward()
         return (y.detach(), *(p.grad.clone() for p in layer.parameters()))
 
-    hologram_torch.reset_stats()
     actual = step(compile_fresh(layer))
     assert hologram_torch.stats()["fallback_ops"] == {}
     check(actual, step(layer), strides=False)
@@ -222,7 +210,6 @@ def test_eager_flash_operators_are_native():
     def call(q, k, v):
         return flash(q, k, v, 0.0, True)
 
-    hologram_torch.reset_stats()
     check(compile_fresh(call)(q, k, v), call(q, k, v), strides=False)
     assert hologram_torch.stats()["fallback_ops"] == {}
 
@@ -258,7 +245,6 @@ def test_encoder_layer(mask, norm_first):
         options["src_key_padding_mask"] = torch.arange(6) >= torch.tensor([[6], [4]])
     if mask == "causal":
         options["src_mask"] = torch.nn.Transformer.generate_square_subsequent_mask(6)
-    hologram_torch.reset_stats()
     with torch.no_grad():
         actual, expected = compile_fresh(layer)(x, **options), layer(x, **options)
     visible = options.get("src_key_padding_mask", torch.zeros(2, 6, dtype=torch.bool)).logical_not()
@@ -320,7 +306,6 @@ def test_flex_attention(name, keys=420):
     scores = score_mod(scores, *index) if score_mod else scores
     scores = scores.masked_fill(~mask_mod(*index), float("-inf")) if mask_mod else scores
     exact = scores.softmax(-1) @ v.double().repeat_interleave(2, 1)
-    hologram_torch.reset_stats()
     function = compile_fresh(lambda *a: flex_attention(*a, score_mod=score_mod, block_mask=mask, enable_gqa=True))
     actual = function(q, k, v)
     torch.testing.assert_close(actual, exact.float(), rtol=1e-4, atol=1e-5)

@@ -3,32 +3,23 @@ import copy
 
 import pytest
 import torch
-from harness import BACKEND, backend_stats, compile_fresh
+from harness import backend_stats, compile_fresh, module
 from test_training import Tiny
 from torch import nn
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 BF16, F16 = torch.bfloat16, torch.float16
 
 
-class Convolutions(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
-        self.second, self.last = nn.Conv2d(8, 16, 3, stride=2), nn.Linear(16, 17)
-
-    def forward(self, x):
-        y = torch.relu(self.second(torch.relu(self.norm(self.first(x)))))
-        return self.last(nn.functional.max_pool2d(y, 2).mean((2, 3)))
+@module(first=lambda: nn.Conv2d(3, 8, 3, padding=1), norm=lambda: nn.BatchNorm2d(8), second=lambda: nn.Conv2d(8, 16, 3, stride=2),
+        last=lambda: nn.Linear(16, 17))  # fmt: skip
+def Convolutions(self, x):
+    y = torch.relu(self.second(torch.relu(self.norm(self.first(x)))))
+    return self.last(nn.functional.max_pool2d(y, 2).mean((2, 3)))
 
 
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer, self.last = nn.LSTM(12, 16, batch_first=True), nn.Linear(16, 17)
-
-    def forward(self, x):
-        return self.last(self.layer(x)[0][:, -1])
+@module(layer=lambda: nn.LSTM(12, 16, batch_first=True), last=lambda: nn.Linear(16, 17))
+def Recurrent(self, x):
+    return self.last(self.layer(x)[0][:, -1])
 
 
 def tokens():

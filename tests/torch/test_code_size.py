@@ -5,10 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from blocks import BLOCKS
-from harness import BACKEND, backend_stats, check, compile_fresh, run_eager
+from harness import backend_stats, check, compile_fresh, run_eager
 from zoo import ZOO, normal
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="looks into our kernels")
 
 MOST = 14_000  # LLVM instructions of a kernel behind the passes; LLVM takes about half a second for them on one core
 

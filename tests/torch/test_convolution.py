@@ -6,19 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 import hologram_torch
-from harness import BACKEND, backend_stats, compile_fresh
+from harness import backend_stats, compile_fresh, normal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's kernels")
-
-QUICK = settings(
-    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
-
-
-def normal(*shape, seed=0, dtype=torch.float32):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+QUICK = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def native(function, *inputs, truth=None, tolerance=3e-6):
@@ -43,10 +35,7 @@ def convolutions(draw):
     into, out = groups * draw(st.integers(1, 6)), groups * draw(st.integers(1, 20))
     kernel, stride, dilation = per_axis(1, 4), per_axis(1, 3), per_axis(1, 2)
     padding = [draw(st.integers(0, k)) for k in kernel]
-    image = [
-        draw(st.integers(max(d * (k - 1) + 1 - 2 * p, 1), 11))
-        for k, d, p in zip(kernel, dilation, padding, strict=True)
-    ]
+    image = [draw(st.integers(max(d * (k - 1) + 1 - 2 * p, 1), 11)) for k, d, p in zip(kernel, dilation, padding, strict=True)]
     batch = draw(st.integers(1, 3))
     return (batch, into, *image), (out, into // groups, *kernel), stride, padding, dilation, groups
 
@@ -57,9 +46,7 @@ def test_convolution(case, biased):
     x, w, stride, padding, dilation, groups = case
 
     def f(x, w, b):
-        return torch.convolution(
-            x, w, b if biased else None, stride, padding, dilation, False, [0], groups
-        )
+        return torch.convolution(x, w, b if biased else None, stride, padding, dilation, False, [0], groups)
 
     native(f, normal(*x), normal(*w, seed=1), normal(w[0], seed=2))
 
@@ -525,9 +512,7 @@ def test_interpolation_of_half_types_rounds_once():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize(
-    "kernel, options", [(3, {"stride": 2, "padding": 1, "ceil_mode": True}), ((2, 3), {"dilation": (3, 2)}), (8, {})]
-)
+@pytest.mark.parametrize("kernel, options", [(3, {"stride": 2, "padding": 1, "ceil_mode": True}), ((2, 3), {"dilation": (3, 2)}), (8, {})])
 def test_positions_of_maxima(kernel, options, dynamic):
     def f(x):
         return F.max_pool2d(x, kernel, return_indices=True, **options)

@@ -6,14 +6,11 @@ import forks
 import hologram_torch
 import pytest
 import torch
-from harness import BACKEND
 from hologram_torch import compiler, runtimes
 from hologram_torch.options import Options
 from hologram_torch.translate import host
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 
 @pytest.fixture(scope="module")

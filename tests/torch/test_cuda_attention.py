@@ -2,14 +2,11 @@
 import hologram_torch
 import pytest
 import torch
-from harness import BACKEND
 from hologram_torch import compiler, owners, runtimes
 from hologram_torch.capture import attention  # noqa: F401  (registers hologram::sdpa)
 from hologram_torch.options import Options
 from test_cuda import gpu  # noqa: F401  (a fixture)
 from test_cuda_models import traced
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 2e-5), (torch.bfloat16, 3e-2)])

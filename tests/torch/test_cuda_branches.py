@@ -4,10 +4,7 @@ import random
 import fake_cuda
 import pytest
 import torch
-from harness import BACKEND
 from test_cuda import compiled, gpu, in_turns  # noqa: F401  (a fixture)
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 COUNTS = ("graphs", "launches", "edges", "roots", "injected")
 

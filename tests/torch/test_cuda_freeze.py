@@ -7,11 +7,8 @@ import fake_cuda
 import hologram_torch
 import pytest
 import torch
-from harness import BACKEND
 from hologram_torch import frozen
 from test_cuda import gpu, traced  # noqa: F401  (a fixture)
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 
 class CudaTensor(torch.Tensor):

@@ -4,14 +4,11 @@ import gc
 import hologram_torch
 import pytest
 import torch
-from harness import BACKEND
 from hologram_torch import compiler, runtimes
 from hologram_torch.options import Options
 from test_cuda import compiled, gpu, in_turns, traced  # noqa: F401  (gpu: a fixture)
 
 PYTORCHS = runtimes.allocator
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 
 class OutOfMemory(RuntimeError):

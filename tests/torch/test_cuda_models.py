@@ -3,15 +3,12 @@ import hologram_torch
 import pytest
 import torch
 import zoo
-from harness import BACKEND
 from hologram_torch import compiler, owners, runtimes
 from hologram_torch.capture import decomp
 from hologram_torch.options import Options
 from test_cuda import gpu  # noqa: F401  (a fixture)
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 # Sizes in the place of those that a call may choose: the emulator interprets every thread.
 SIZES = {"batch": 1, "length": 5}

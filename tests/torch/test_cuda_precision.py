@@ -3,12 +3,9 @@ import pickle
 
 import pytest
 import torch
-from harness import BACKEND
 from hologram_torch import compiler, owners, precision, runtimes
 from hologram_torch.options import Options
 from test_cuda import gpu, traced  # noqa: F401  (a fixture)
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 
 @pytest.fixture(autouse=True)

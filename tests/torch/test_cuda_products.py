@@ -8,13 +8,10 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
-from harness import BACKEND
 from hologram_torch import compiler, counters, owners, runtimes
 from hologram_torch.options import Options
 from test_cuda import gpu, traced  # noqa: F401  (a fixture)
 from torch._subclasses import FakeTensorMode
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 # Run by a Python of its own, whose device has the capability 9.0: python -c PROGRAM DRIVER ARCHIVE INPUT OUTPUT
 ON_HOPPER = """

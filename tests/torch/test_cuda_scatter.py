@@ -2,10 +2,8 @@
 import hologram_torch
 import pytest
 import torch
-from harness import BACKEND
 from test_cuda import both, compiled, gpu  # noqa: F401  (a fixture)
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 aten = torch.ops.aten
 
 # Operands by the number of indices, and the operation; indices name 9 places.

@@ -2,10 +2,7 @@
 import hologram_torch
 import pytest
 import torch
-from harness import BACKEND
 from test_cuda import both, compiled, gpu  # noqa: F401  (a fixture)
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 EQUAL = torch.tensor([float("nan"), 0.0, -0.0, float("inf"), -1.0, 2.0] * 7).reshape(2, 21)
 TABLE = {

@@ -3,11 +3,9 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
-from harness import BACKEND, backend_stats, compile_fresh
+from harness import backend_stats, compile_fresh
 from hologram import jit, special
 from hologram_torch import custom_op
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 
 def swish_gradient(g, out, x, slope):

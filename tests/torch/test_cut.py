@@ -2,13 +2,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import BACKEND, check, compile_fresh
+from harness import check, compile_fresh
 from hologram_torch.capture import draws
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 from zoo import normal
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 hologram_torch = pytest.importorskip("hologram_torch")
 SIZES = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
 """Dynamo's settings: it would break the graph at such operators."""

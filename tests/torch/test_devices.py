@@ -3,9 +3,6 @@ import os
 
 import forks
 import pytest
-from harness import BACKEND
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 PROGRAM = """
 import torch, hologram_torch

@@ -1,14 +1,9 @@
 # tests/torch/test_direct.py: graphs that are called without AOTAutograd's wrapper, and those that need it
 import pytest
 import torch
-from harness import BACKEND, check
+from harness import check, normal
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 hologram_torch = pytest.importorskip("hologram_torch")
-
-
-def normal(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def compiled(function, *inputs, **options):

@@ -6,13 +6,9 @@ from pathlib import Path
 import forks
 import pytest
 import torch
-from harness import BACKEND
 
 if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
     pytest.skip("this PyTorch has no torch.distributed with gloo", allow_module_level=True)
-if BACKEND != "hologram":
-    pytest.skip("the worker names the backend", allow_module_level=True)
-
 CASES = ["ddp", "fsdp by blocks", "fsdp whole", "tensor parallel"]
 LIMIT = 300.0  # seconds for both processes
 

@@ -3,10 +3,9 @@ import copy
 
 import pytest
 import torch
-from harness import BACKEND, check
+from harness import check, module
 from torch import nn
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 hologram_torch = pytest.importorskip("hologram_torch")
 
 
@@ -114,13 +113,9 @@ def test_what_cannot_be_frozen_is_named():
 
 
 def test_numbers_and_structures():
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.factor = 2.0
-
-        def forward(self, x, n):
-            return {"out": x * n * self.factor, "parts": (x + n, x - n)}
+    @module(factor=lambda: 2.0)
+    def Scaled(self, x, n):
+        return {"out": x * n * self.factor, "parts": (x + n, x - n)}
 
     model = Scaled()
     frozen = hologram_torch.freeze(model, (X, 3))

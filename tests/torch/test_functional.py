@@ -368,9 +368,7 @@ def test_replace_modules():
     torch.testing.assert_close(model(x), want)
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
     assert seen == [torch.nn.Linear] * 2 + [nn.Linear] * 2
-    assert [type(m) for m in (*model[1:5], *model[5])] == [
-        nn.ReLU, nn.Linear, nn.GELU, nn.Softmax, nn.Tanh, nn.Sigmoid, torch.nn.ELU
-    ]  # fmt: skip
+    assert [type(m) for m in (*model[1:5], *model[5])] == [nn.ReLU, nn.Linear, nn.GELU, nn.Softmax, nn.Tanh, nn.Sigmoid, torch.nn.ELU]
     assert isinstance(nn.replace_modules(torch.nn.ReLU()), nn.ReLU)
     copy.deepcopy(model)(x)
 

@@ -12,15 +12,12 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
-from harness import BACKEND
+from harness import module
 from hologram_torch import counters
 from hologram_torch.generation import _KEPT, tokens
 from hologram_torch.generation.steps import Steps
 
 pytest.importorskip("transformers")
-if BACKEND != "hologram":
-    pytest.skip("tests our generate()", allow_module_level=True)
-
 PROMPT = torch.randint(1, 99, (2, 7), generator=torch.Generator().manual_seed(1))
 
 
@@ -68,17 +65,11 @@ def test_steps_ask_dynamo_once_a_prompt(model, monkeypatch):
     assert made._decode._graph is None, "holds the model's tensors no longer"
 
 
-class Replacing(torch.nn.Module):
+@module(words=lambda: torch.nn.Embedding(50, 50), sums=lambda: torch.zeros(50))
+def Replacing(self, ids, positions):
     """Keeps its cache in a tensor of its own that each step replaces."""
-
-    def __init__(self):
-        super().__init__()
-        self.words = torch.nn.Embedding(50, 50)
-        self.register_buffer("sums", torch.zeros(50))
-
-    def forward(self, ids, positions):
-        self.sums = torch.where(positions[0] == 0, 0.0, self.sums) + self.words(ids[0]).sum(0)
-        return self.sums.expand(1, ids.shape[1], 50)
+    self.sums = torch.where(positions[0] == 0, 0.0, self.sums) + self.words(ids[0]).sum(0)
+    return self.sums.expand(1, ids.shape[1], 50)
 
 
 @torch.no_grad()

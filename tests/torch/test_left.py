@@ -10,22 +10,17 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
-from harness import compile_fresh
+from harness import compile_fresh, module
 from torch.export import Dim
 
 
-class Inverse(torch.nn.Module):
+@module(linear=lambda: torch.nn.Linear(6, 6))
+def Inverse(self, x):
     """Native, PyTorch's, native, and a result that is PyTorch's as it comes."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(6, 6)
-
-    def forward(self, x):
-        h = torch.tanh(self.linear(x))
-        square = h.transpose(1, 2) @ h + torch.eye(6)
-        inverse = torch.linalg.inv(square)
-        return torch.relu(inverse) * 2, torch.linalg.cholesky(square)
+    h = torch.tanh(self.linear(x))
+    square = h.transpose(1, 2) @ h + torch.eye(6)
+    inverse = torch.linalg.inv(square)
+    return torch.relu(inverse) * 2, torch.linalg.cholesky(square)
 
 
 def normal(*shape, seed=0):
@@ -74,18 +69,13 @@ def _(x):
     return x.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
 
 
-class Sized(torch.nn.Module):
+@module(linear=lambda: torch.nn.Linear(3, 3))
+def Sized(self, x, same):
     """Sizes that values determine, weights, a body, and results of every kind."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(3, 3)
-
-    def forward(self, x, same):
-        kept = torch.ops.left_test.keep(x[:, 0] > 0)
-        rows = self.linear(x)[kept] * torch.tensor([1.0, 2.0, 3.0])
-        branch = torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
-        return {"rows": rows, "count": rows.shape[0], "nested": (kept, rows.bfloat16(), branch, same, branch.T, self.linear.weight)}
+    kept = torch.ops.left_test.keep(x[:, 0] > 0)
+    rows = self.linear(x)[kept] * torch.tensor([1.0, 2.0, 3.0])
+    branch = torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
+    return {"rows": rows, "count": rows.shape[0], "nested": (kept, rows.bfloat16(), branch, same, branch.T, self.linear.weight)}
 
 
 def test_a_method_whose_sizes_are_data_runs_step_by_step(tmp_path):
@@ -115,14 +105,10 @@ def test_a_method_whose_sizes_are_data_runs_step_by_step(tmp_path):
 
 
 def test_state_is_not_written_step_by_step(tmp_path):
-    class Counting(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("total", torch.zeros(()))
-
-        def forward(self, x):
-            self.total.add_(1)
-            return x[x > 0]
+    @module(total=lambda: torch.zeros(()))
+    def Counting(self, x):
+        self.total.add_(1)
+        return x[x > 0]
 
     with pytest.raises(NotImplementedError, match="size u0.*do not write total"):
         hologram_torch.export(Counting(), (normal(5),), tmp_path / "model.holo", allow_torch=True)

@@ -11,7 +11,7 @@ from harness import BACKEND, backend_stats, compile_fresh, graph_count
 from hologram_torch import utils
 from torch import nn
 
-pytestmark = [pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone"), pytest.mark.usefixtures("unwatched")]
+pytestmark = pytest.mark.usefixtures("unwatched")
 
 
 class Run:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import BACKEND, compile_fresh
+from harness import compile_fresh
 from torch import nn
 
-pytestmark = [pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's memory"), pytest.mark.usefixtures("unwatched")]
+pytestmark = pytest.mark.usefixtures("unwatched")
 hologram_torch = pytest.importorskip("hologram_torch")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -77,10 +77,7 @@ def test_samples_drawn_at_random():
     seed = seed_of("HOLOGRAM_OPINFO_SEED")
     count = int(os.environ.get("HOLOGRAM_OPINFO_DRAWN", 50))
     worker = opinfo.Worker()
-    done = opinfo.run_requests(
-        drawn(worker.names, seed, count), jobs=os.cpu_count(), timeout=60.0, worker=worker,
-        reference="aot_eager",
-    )  # fmt: skip
+    done = opinfo.run_requests(drawn(worker.names, seed, count), jobs=os.cpu_count(), timeout=60.0, worker=worker, reference="aot_eager")
     print(opinfo.summary({str(i): result for i, (_, result) in enumerate(done)}))
     known = opinfo.read_known()
     bad = [f"{repeat(request)}: {fault['label']}: {fault['status']}: {fault['message'][:300]}"
@@ -112,24 +109,10 @@ def test_expected_native_share(expected):
 
 
 def test_a_faulty_backend_is_found_out():
-    results = opinfo.run(
-        ["sin", "cos", "exp", "tan", "tanh"], backend=bad_backend("faulty"), jobs=1, timeout=6.0
-    )
+    results = opinfo.run(["sin", "cos", "exp", "tan", "tanh"], backend=bad_backend("faulty"), jobs=1, timeout=6.0)
     found = {name: result["status"] for name, result in results.items()}
-    assert found == {
-        "sin": "crash",
-        "cos": "timeout",
-        "exp": "fail",
-        "tan": "error",
-        "tanh": "native",
-    }
-    expected = {
-        "sin": "native",
-        "cos": "native",
-        "exp": "fallback",
-        "tan": "error",
-        "tanh": "fallback",
-    }
+    assert found == {"sin": "crash", "cos": "timeout", "exp": "fail", "tan": "error", "tanh": "native"}
+    expected = {"sin": "native", "cos": "native", "exp": "fallback", "tan": "error", "tanh": "fallback"}
     worse = opinfo.regressions(results, expected)
     assert [line.split(":")[0] for line in worse] == ["cos", "exp", "sin"]
 
@@ -159,10 +142,7 @@ def test_progress_is_told_by_one_worker_at_a_time_and_its_errors_are_raised(monk
 
 
 def test_samples_that_crash_together_are_run_one_by_one():
-    results = opinfo.run(
-        ["sin", "tanh"], backend=bad_backend("faulty"), jobs=1, direct=True, edges=True,
-        samples=2, together=2,
-    )  # fmt: skip
+    results = opinfo.run(["sin", "tanh"], backend=bad_backend("faulty"), jobs=1, direct=True, edges=True, samples=2, together=2)
     assert results["sin"]["samples"] == {"crash": 2}
     assert results["tanh"]["samples"] == {"native": 2}
     assert [fault["sample"] for fault in results["sin"]["bad"]] == [0, 3]
@@ -187,6 +167,4 @@ def test_results_without_strides_stay_with_a_graph():
 def test_a_lost_native_kernel_is_a_regression():
     result = {"softmax": {"status": "fallback", "message": "aten._softmax.default"}}
     assert opinfo.regressions(result, {"softmax": "fallback"}) == []
-    assert opinfo.regressions(result, {"softmax": "native"}) == [
-        "softmax: fallback, expected native: aten._softmax.default"
-    ]
+    assert opinfo.regressions(result, {"softmax": "native"}) == ["softmax: fallback, expected native: aten._softmax.default"]

@@ -1,12 +1,10 @@
 # tests/torch/test_optimizers.py: steps of optimizers, compiled, beside eager; lists of tensors; what is around a step
 import pytest
 import torch
-from harness import BACKEND, backend_stats, compile_fresh, graph_count
+from harness import backend_stats, compile_fresh, graph_count
 from hologram_torch import optim as ours
 from hologram_torch.capture import foreach
 from torch import optim
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 MAKE = {
     "SGD": lambda p, lr: optim.SGD(p, lr, weight_decay=0.01),

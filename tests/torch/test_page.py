@@ -10,7 +10,7 @@ import hologram
 import numpy as np
 import pytest
 import torch
-from harness import BACKEND, compile_fresh
+from harness import compile_fresh, module
 from hologram import limits
 from hologram.cli import main
 from hologram.page import Plan, render
@@ -18,20 +18,15 @@ from hologram.page.layout import HEIGHT, WIDTH, Layout
 
 import hologram_torch
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests what our backend tells")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 HOSTILE = "</script><script>throw 1</script><b title=\"x\">&'"
 
 
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = torch.nn.Linear(64, 128), torch.nn.Linear(128, 64)
-
-    def forward(self, x):
-        y = torch.tanh(self.first(x)) * 2  # a line of its own
-        z = torch.special.bessel_j0(y)
-        return torch.softmax(self.second(z) + x, -1)
+@module(first=lambda: torch.nn.Linear(64, 128), second=lambda: torch.nn.Linear(128, 64))
+def Model(self, x):
+    y = torch.tanh(self.first(x)) * 2  # a line of its own
+    z = torch.special.bessel_j0(y)
+    return torch.softmax(self.second(z) + x, -1)
 
 
 def data_of(page: str) -> dict:

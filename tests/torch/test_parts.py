@@ -2,17 +2,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import BACKEND, backend_stats, check, compile_fresh
+from harness import backend_stats, check, compile_fresh, normal
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 parts = pytest.importorskip("hologram_torch.capture.parts")
 
 DTYPES = (torch.float32, torch.bfloat16)
 LAST = torch.channels_last
-
-
-def normal(*shape, seed=0, dtype=torch.float32):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def same(name, *args, **options):
@@ -107,9 +102,7 @@ def test_gradients_of_distances(p):
     stays("_cdist_backward", normal(2, 6, 7), x, y, 3.0, distance)
 
 
-@pytest.mark.parametrize(
-    "image, size", [((13, 10), (5, 4)), ((13, 10), (20, 7)), ((37, 37), (16, 16)), ((5, 5), (1, 2))]
-)
+@pytest.mark.parametrize("image, size", [((13, 10), (5, 4)), ((13, 10), (20, 7)), ((37, 37), (16, 16)), ((5, 5), (1, 2))])
 def test_antialiased_resizing(image, size):
     x = normal(2, 3, *image)
     x[0, 0, 2, 3] = float("inf")

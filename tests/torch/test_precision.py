@@ -3,9 +3,8 @@ import platform
 
 import pytest
 import torch
-from harness import BACKEND, compile_fresh, graph_count
+from harness import compile_fresh, graph_count
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's kernels")
 hologram_torch = pytest.importorskip("hologram_torch")
 precision = pytest.importorskip("hologram_torch.precision")
 

@@ -1,19 +1,13 @@
 # tests/torch/test_profiling.py: torch.profiler sees the steps of compiled graphs
 import pytest
 import torch
-from harness import BACKEND, compile_fresh
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests what our backend records")
+from harness import compile_fresh, module
 
 
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
-
-    def forward(self, x):
-        y = torch.softmax(self.layers(x), -1)
-        return torch.linalg.det(y @ y.mT + torch.eye(y.shape[0]))  # PyTorch's, and a product before it
+@module(layers=lambda: torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8)))
+def Model(self, x):
+    y = torch.softmax(self.layers(x), -1)
+    return torch.linalg.det(y @ y.mT + torch.eye(y.shape[0]))  # PyTorch's, and a product before it
 
 
 def recorded(call):

@@ -5,10 +5,9 @@ import io
 import numpy as np
 import pytest
 import torch
-from harness import BACKEND
+from harness import module
 from torch import nn
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 hologram_torch = pytest.importorskip("hologram_torch")
 import hologram  # noqa: E402
 from hologram_torch import quantize  # noqa: E402
@@ -100,17 +99,12 @@ def test_state_dicts_and_archives(mode, tmp_path):
     np.testing.assert_allclose(got, narrow(x).numpy(), rtol=1e-4, atol=1e-4)
 
 
-class Layers(nn.Module):
+@module(words=lambda: nn.Embedding(200, 64), apart=lambda: nn.Conv1d(64, 64, 3, groups=64, padding=1),
+        mixed=lambda: nn.Conv1d(64, 128, 3, padding=1), out=lambda: nn.Linear(128, 256))  # fmt: skip
+def Layers(self, ids):
     """One of each kind that quantize() changes."""
-
-    def __init__(self):
-        super().__init__()
-        self.words, self.apart = nn.Embedding(200, 64), nn.Conv1d(64, 64, 3, groups=64, padding=1)
-        self.mixed, self.out = nn.Conv1d(64, 128, 3, padding=1), nn.Linear(128, 256)
-
-    def forward(self, ids):
-        x = self.apart(self.words(ids).transpose(1, 2)).relu()
-        return self.out(self.mixed(x).transpose(1, 2))
+    x = self.apart(self.words(ids).transpose(1, 2)).relu()
+    return self.out(self.mixed(x).transpose(1, 2))
 
 
 @torch.no_grad()

@@ -2,9 +2,8 @@
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401: defines the operators
-from harness import BACKEND
+from harness import module
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend's kernels")
 hologram_torch = pytest.importorskip("hologram_torch")
 ops = torch.ops.quantized_decomposed
 BYTES = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
@@ -156,8 +155,7 @@ SHAPES = {
     "a line": ((2, 24, 40), (32, 24, 5), 1, 2, 1, 1),
     "no batch": ((24, 9, 10), (32, 24, 3, 3), 1, 1, 1, 1),
 }
-ZEROS = [(torch.uint8, 0, None), (torch.uint8, 128, "zeros"), (torch.uint8, 37, "some"), (torch.int8, -128, None),
-         (torch.int8, 5, "some")]  # fmt: skip
+ZEROS = [(torch.uint8, 0, None), (torch.uint8, 128, "zeros"), (torch.uint8, 37, "some"), (torch.int8, -128, None), (torch.int8, 5, "some")]
 
 
 def convolved(layer, x, scale, zero, dtype, stride, padding, dilation, groups):
@@ -250,17 +248,13 @@ def test_a_graph_of_torch_ao():
     from torch.ao.quantization import get_default_qconfig_mapping
     from torch.ao.quantization.quantize_fx import _convert_to_reference_decomposed_fx, prepare_fx
 
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = torch.nn.Conv2d(3, 32, 7, 2, 3), torch.nn.Conv2d(32, 32, 3, 1, 1)
-            self.c, self.d = torch.nn.Conv2d(32, 32, 1), torch.nn.Conv2d(32, 32, 3, 1, 1, groups=32)
-            self.bn, self.last = torch.nn.BatchNorm2d(32), torch.nn.Linear(32, 10)
-
-        def forward(self, x):
-            x = torch.relu(self.bn(self.a(x)))
-            x = torch.relu(self.c(self.b(x)) + x)
-            return self.last(self.d(x).mean((2, 3)))
+    @module(a=lambda: torch.nn.Conv2d(3, 32, 7, 2, 3), b=lambda: torch.nn.Conv2d(32, 32, 3, 1, 1), c=lambda: torch.nn.Conv2d(32, 32, 1),
+            d=lambda: torch.nn.Conv2d(32, 32, 3, 1, 1, groups=32), bn=lambda: torch.nn.BatchNorm2d(32),
+            last=lambda: torch.nn.Linear(32, 10))  # fmt: skip
+    def Net(self, x):
+        x = torch.relu(self.bn(self.a(x)))
+        x = torch.relu(self.c(self.b(x)) + x)
+        return self.last(self.d(x).mean((2, 3)))
 
     x = torch.randn(4, 3, 40, 40)
     prepared = prepare_fx(Net().eval(), get_default_qconfig_mapping("x86"), (x,))

@@ -1,12 +1,10 @@
 # tests/torch/test_recurrent.py: nn.LSTM, nn.GRU and nn.RNN in one graph, forwards and backwards
 import pytest
 import torch
-from harness import BACKEND, backend_stats, check, compile_fresh, graph_count
+from harness import backend_stats, check, compile_fresh, graph_count, normal
 from hologram import _core
 from hologram_torch.lowering import recurrent
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="other backends break the graph here")
 
 LAYERS = {
     "lstm": lambda: torch.nn.LSTM(6, 5),
@@ -19,10 +17,6 @@ LAYERS = {
     "rnn": lambda: torch.nn.RNN(6, 5),
     "rnn_relu": lambda: torch.nn.RNN(6, 5, nonlinearity="relu", bidirectional=True),
 }
-
-
-def normal(*shape, seed=0, dtype=torch.float32):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def make(name):

@@ -6,10 +6,9 @@ import pickle
 
 import pytest
 import torch
-from harness import BACKEND
+from harness import module
 from torch import nn
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 hologram_torch = pytest.importorskip("hologram_torch")
 released = pytest.importorskip("hologram_torch.released")
 
@@ -145,13 +144,9 @@ def test_what_others_read_stays():
 
 
 def test_what_is_computed_from_a_weight_alone_is_kept():
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer, self.scale = nn.Linear(64, 64, bias=False), nn.Parameter(torch.linspace(1, 2, 64))
-
-        def forward(self, x):
-            return x @ (self.layer.weight * self.scale) + self.layer.weight.mean()
+    @module(layer=lambda: nn.Linear(64, 64, bias=False), scale=lambda: nn.Parameter(torch.linspace(1, 2, 64)))
+    def Scaled(self, x):
+        return x @ (self.layer.weight * self.scale) + self.layer.weight.mean()
 
     model = Scaled().eval()
     with torch.no_grad():

@@ -4,12 +4,11 @@ import os
 import forks
 import pytest
 import torch
-from harness import BACKEND, backend_stats, compile_fresh
+from harness import backend_stats, compile_fresh, module
 from torch._functorch import config
 
 from hologram_torch import saved
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests what our backend saves")
 CACHED = {"options": {"cache": True}}
 
 
@@ -33,13 +32,9 @@ class Mlp(torch.nn.Module):
         return self.second(torch.nn.functional.gelu(self.first(x)))
 
 
-class Recurrent(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm = torch.nn.LSTM(8, 12, batch_first=True)
-
-    def forward(self, x):
-        return self.lstm(x)[0]
+@module(lstm=lambda: torch.nn.LSTM(8, 12, batch_first=True))
+def Recurrent(self, x):
+    return self.lstm(x)[0]
 
 
 class LeftToPyTorch(torch.nn.Module):

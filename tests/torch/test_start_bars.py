@@ -15,7 +15,6 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import archives  # noqa: E402
 import start  # noqa: E402
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 CASE = "minilm-1x16"
 MIB = 2**20
 

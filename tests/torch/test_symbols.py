@@ -10,8 +10,6 @@ from zoo import normal
 
 from hologram_torch.graph.symbols import Symbols
 
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
-
 
 def agree(function, *calls):
     """Runs with symbolic sizes on each call's arguments and compares with eager."""

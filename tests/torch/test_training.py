@@ -4,10 +4,8 @@ import re
 
 import pytest
 import torch
-from harness import BACKEND, backend_stats, compile_fresh, graph_count
+from harness import BACKEND, backend_stats, compile_fresh, graph_count, module
 from torch import nn
-
-pytestmark = pytest.mark.skipif(BACKEND != "hologram", reason="tests of this backend alone")
 
 
 class Tiny(nn.Module):
@@ -67,13 +65,9 @@ def test_gradients_lie_row_by_row_where_a_weight_reads_them_transposed():
     """A weight's gradient reads both operands with the tokens as its depth; what wrote them keeps its own rows."""
     from hologram_torch import counters
 
-    class Block(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm, self.up, self.down = torch.nn.LayerNorm(48), torch.nn.Linear(48, 96), torch.nn.Linear(96, 48)
-
-        def forward(self, x):
-            return x + self.down(torch.relu(self.up(self.norm(x))))
+    @module(norm=lambda: torch.nn.LayerNorm(48), up=lambda: torch.nn.Linear(48, 96), down=lambda: torch.nn.Linear(96, 48))
+    def Block(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
 
     model = torch.nn.Sequential(Block(), Block())
     x = torch.randn(4, 32, 48)

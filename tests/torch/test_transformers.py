@@ -1,7 +1,7 @@
 # tests/torch/test_transformers.py: generate() and the exporters of Hugging Face's transformers
 import pytest
 import torch
-from harness import BACKEND, backend_stats, compile_fresh
+from harness import BACKEND, backend_stats, compile_fresh, module
 
 transformers = pytest.importorskip("transformers")
 
@@ -38,14 +38,10 @@ def test_generate_with_a_static_cache(exporters):
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0 and backend_stats()["failed_graphs"] == 0
 
 
-class Words(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.outer = torch.nn.Embedding(64, 8), torch.nn.Linear(8, 64)
-
-    def forward(self, input_ids, labels):
-        logits = self.outer(torch.nn.functional.gelu(self.inner(input_ids)))
-        return {"loss": torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()), "logits": logits}
+@module(inner=lambda: torch.nn.Embedding(64, 8), outer=lambda: torch.nn.Linear(8, 64))
+def Words(self, input_ids, labels):
+    logits = self.outer(torch.nn.functional.gelu(self.inner(input_ids)))
+    return {"loss": torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()), "logits": logits}
 
 
 def losses_by_trainer(model, folder):
@@ -176,13 +172,9 @@ def test_fail_on_recompile_after_a_marked_range():
 def test_regional_compilation_shares_one_graph():
     """As diffusers' compile_repeated_blocks does: each block is compiled, and they are one graph."""
 
-    class Block(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(8, 8)
-
-        def forward(self, x):
-            return x + torch.relu(self.layer(x))
+    @module(layer=lambda: torch.nn.Linear(8, 8))
+    def Block(self, x):
+        return x + torch.relu(self.layer(x))
 
     model = torch.nn.Sequential(*(Block() for _ in range(4))).eval()
     x = torch.randn(2, 8)

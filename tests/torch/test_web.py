@@ -12,6 +12,7 @@ import hologram
 import numpy as np
 import pytest
 import torch
+from harness import module
 from hologram_torch import export
 from torch.export import Dim
 
@@ -30,23 +31,15 @@ def needs(*programs):
         pytest.skip("js/hologram_rt.wasm was not built (tools/build.sh wasm)")
 
 
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.norm, self.second = torch.nn.Linear(24, 40), torch.nn.LayerNorm(40), torch.nn.Linear(40, 5)
-
-    def forward(self, x):
-        y = self.norm(torch.nn.functional.gelu(self.first(x)))
-        return torch.softmax(self.second(y), -1), (x.double() * 1.1).sin().sum(-1), y.argmax(-1)
+@module(first=lambda: torch.nn.Linear(24, 40), norm=lambda: torch.nn.LayerNorm(40), second=lambda: torch.nn.Linear(40, 5))
+def Net(self, x):
+    y = self.norm(torch.nn.functional.gelu(self.first(x)))
+    return torch.softmax(self.second(y), -1), (x.double() * 1.1).sin().sum(-1), y.argmax(-1)
 
 
-class Embedding(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table = torch.nn.Embedding(10, 6)
-
-    def forward(self, ids):
-        return self.table(ids).tanh(), ids * 3_000_000_000 // 7
+@module(table=lambda: torch.nn.Embedding(10, 6))
+def Embedding(self, ids):
+    return self.table(ids).tanh(), ids * 3_000_000_000 // 7
 
 
 class Narrow(torch.nn.Module):
@@ -55,23 +48,15 @@ class Narrow(torch.nn.Module):
         return y.float().exp(), x.half().cumsum(0).float(), x.sort(-1).values, torch.fmod(x, 0.3), flags.sum()
 
 
-class State(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("total", torch.zeros(3))
-
-    def forward(self, x):
-        self.total.add_(x)
-        return self.total * 2
+@module(total=lambda: torch.zeros(3))
+def State(self, x):
+    self.total.add_(x)
+    return self.total * 2
 
 
-class Layers(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.convolution, self.recurrent = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.GRU(8, 6, batch_first=True)
-
-    def forward(self, x):
-        return self.recurrent(self.convolution(x).relu().mean(-1).transpose(1, 2))[0]
+@module(convolution=lambda: torch.nn.Conv2d(3, 8, 3, padding=1), recurrent=lambda: torch.nn.GRU(8, 6, batch_first=True))
+def Layers(self, x):
+    return self.recurrent(self.convolution(x).relu().mean(-1).transpose(1, 2))[0]
 
 
 BATCH = Dim("batch", min=1, max=64)
@@ -249,17 +234,12 @@ class Encoder(torch.nn.Module):
         return self.norm(x + self.down(torch.nn.functional.gelu(self.up(x)))).mean(1)
 
 
-class Mixed(torch.nn.Module):
+@module(convolution=lambda: torch.nn.Conv1d(5, 6, 3, padding=1))
+def Mixed(self, x, flags, n):
     """Types of all sizes, scans, sorts, convolutions, an output without elements."""
-
-    def __init__(self):
-        super().__init__()
-        self.convolution = torch.nn.Conv1d(5, 6, 3, padding=1)
-
-    def forward(self, x, flags, n):
-        y = torch.where(flags, x, -x).to(torch.bfloat16)
-        rows = self.convolution(x[:, :5].T[None]).relu().mean(-1)
-        return y.float().exp(), x.half().cumsum(0), x.sort(-1).values, flags.sum(), n * 3_000_000_000 // 7, flags ^ True, rows, x[:0]
+    y = torch.where(flags, x, -x).to(torch.bfloat16)
+    rows = self.convolution(x[:, :5].T[None]).relu().mean(-1)
+    return y.float().exp(), x.half().cumsum(0), x.sort(-1).values, flags.sum(), n * 3_000_000_000 // 7, flags ^ True, rows, x[:0]
 
 
 # Those of MODELS fall to WebAssembly, for float64 and for a loop.

@@ -9,6 +9,7 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
+from harness import module
 from hologram_torch import runtimes
 from torch import nn
 
@@ -100,16 +101,11 @@ def test_a_long_epilogue_is_written_out_once(tmp_path, monkeypatch):
     assert texts and [text.count(" epilogue(") for text in texts if "fn epilogue" in text] == [2]  # drivers inline each call
 
 
-class Mixed(nn.Module):
+@module(first=lambda: nn.Linear(16, 24), second=lambda: nn.Linear(24, 8))
+def Mixed(self, x):
     """Products, rows and, in float64, something that WGSL has no type for."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Linear(16, 24), nn.Linear(24, 8)
-
-    def forward(self, x):
-        scores = self.second(nn.functional.gelu(self.first(x))).softmax(-1)
-        return scores, scores.double().cumsum(-1) * 0.1
+    scores = self.second(nn.functional.gelu(self.first(x))).softmax(-1)
+    return scores, scores.double().cumsum(-1) * 0.1
 
 
 def test_archives_hold_kernels_as_text(tmp_path, capsys):

@@ -89,9 +89,7 @@ def test_training_step(name):
         for _ in range(2):
             optimizer.zero_grad()
             outputs = torch.utils._pytree.tree_leaves(call(*case.inputs))
-            loss = sum(
-                (o * normal(*o.shape, dtype=o.dtype, seed=i)).mean() for i, o in enumerate(outputs)
-            )
+            loss = sum((o * normal(*o.shape, dtype=o.dtype, seed=i)).mean() for i, o in enumerate(outputs))
             loss.backward()
             gradients = {name: p.grad.clone() for name, p in module.named_parameters()}
             first = first or (loss.detach(), gradients)

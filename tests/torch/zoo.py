@@ -55,9 +55,7 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(channels)
         self.shortcut = nn.Sequential()
         if stride != 1 or channels_in != channels:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
-            )
+            self.shortcut = nn.Sequential(nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels))
 
     def forward(self, x):
         y = F.relu(self.bn1(self.conv1(x)))
@@ -70,12 +68,7 @@ class ResNet(nn.Module):
     def __init__(self, stages=((64, 2), (128, 2), (256, 2), (512, 2)), classes: int = 1000):
         super().__init__()
         channels = stages[0][0]
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, channels, 7, 2, 3, bias=False),
-            nn.BatchNorm2d(channels),
-            nn.ReLU(),
-            nn.MaxPool2d(3, 2, 1),
-        )
+        self.stem = nn.Sequential(nn.Conv2d(3, channels, 7, 2, 3, bias=False), nn.BatchNorm2d(channels), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
         blocks = []
         for stage, (width, count) in enumerate(stages):
             for block in range(count):
@@ -116,9 +109,7 @@ class InvertedResidual(nn.Module):
 class MobileNet(nn.Module):
     """MobileNetV2; `stages` are (ratio, channels, blocks, stride)."""
 
-    STAGES = (
-        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
-    )  # fmt: skip
+    STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
     def __init__(self, stages=STAGES, first: int = 32, last: int = 1280, classes: int = 1000):
         super().__init__()
@@ -158,9 +149,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x, mask=None, causal=False):
         q, k, v = (split_heads(t, self.heads) for t in self.qkv(x).chunk(3, -1))
-        return self.out(
-            merge_heads(F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal))
-        )
+        return self.out(merge_heads(F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)))
 
 
 class BertLayer(nn.Module):
@@ -193,9 +182,7 @@ class Bert(nn.Module):
     def forward(self, tokens, attend):
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.norm(self.token(tokens) + self.position(positions))
-        mask = torch.zeros_like(attend, dtype=x.dtype).masked_fill(
-            ~attend, torch.finfo(x.dtype).min
-        )
+        mask = torch.zeros_like(attend, dtype=x.dtype).masked_fill(~attend, torch.finfo(x.dtype).min)
         mask = mask[:, None, None, :]
         for layer in self.layers:
             x = layer(x, mask)
@@ -327,9 +314,7 @@ class Llama(nn.Module):
     def forward(self, tokens):
         x = self.token(tokens)
         exponents = torch.arange(0, self.head_width, 2, device=tokens.device) / self.head_width
-        angles = torch.outer(
-            torch.arange(tokens.shape[1], device=tokens.device), 10000.0**-exponents
-        )
+        angles = torch.outer(torch.arange(tokens.shape[1], device=tokens.device), 10000.0**-exponents)
         angles = torch.cat((angles, angles), -1)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         for block in self.blocks:
@@ -479,19 +464,5 @@ def gru_cell(dtype=torch.float32) -> Case:
 
 ZOO = {
     function.__name__: function
-    for function in (
-        mlp,
-        resnet,
-        mobilenet,
-        bert,
-        gpt2,
-        gpt2_cached,
-        llama,
-        vit,
-        encoder_layer,
-        lstm,
-        gru,
-        lstm_cell,
-        gru_cell,
-    )
+    for function in (mlp, resnet, mobilenet, bert, gpt2, gpt2_cached, llama, vit, encoder_layer, lstm, gru, lstm_cell, gru_cell)
 }
