@@ -1,6 +1,5 @@
 # bench/models.py: the functions and modules that the benchmark cases run
-"""Element-wise operations, reductions and products are plain functions, models are modules: larger
-builds of the test suite's."""
+"""Element-wise operations, reductions and products are plain functions, models are modules: larger builds of shared/zoo.py's."""
 
 import os
 import sys
@@ -10,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "torch"))
+sys.path.append(str(Path(__file__).resolve().parent / "shared"))
 import zoo  # noqa: E402
 from zoo import MLP, Bert, Gpt2, Gpt2Cached, MobileNet, ResNet, make, normal, tokens  # noqa: E402, F401
 

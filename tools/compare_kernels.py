@@ -2,7 +2,7 @@
 # tools/compare_kernels.py: whether a change moved code or changed kernels
 """Dumps what the compiler makes of a corpus, and compares two dumps.
 
-    compare_kernels.py programs OUT [NAME...]   what the models of tests/torch/zoo.py are planned to
+    compare_kernels.py programs OUT [NAME...]   what the models of bench/shared/zoo.py are planned to
     compare_kernels.py objects OUT --programs FOLDER --generator FILE [--isas ...]
     compare_kernels.py diff BEFORE AFTER
 
@@ -29,7 +29,7 @@ VARIANTS = ("float32", "bfloat16", "dynamic", "training")
 
 def run_model(name, variant):
     """Compiles a model of the zoo in this process, whose HOLOGRAM_DUMP is set."""
-    sys.path.insert(0, str(ROOT / "tests" / "torch"))
+    sys.path.insert(0, str(ROOT / "bench" / "shared"))
     import torch
     import zoo
 
@@ -52,7 +52,7 @@ def number(path):
 
 def dump_programs(out, names):
     out.mkdir(parents=True, exist_ok=True)
-    sys.path.insert(0, str(ROOT / "tests" / "torch"))
+    sys.path.insert(0, str(ROOT / "bench" / "shared"))
     if not names:
         import zoo
 

@@ -2,7 +2,7 @@
 # tools/status.py: writes README's table of what works from the results that the tests and benchmarks keep
 """Usage: tools/status.py [--check]
 
-Reads bench/conformance/opinfo_expected.txt (written by opinfo.py --expect), the models of tests/torch/zoo.py and the bounds
+Reads bench/conformance/opinfo_expected.txt (written by opinfo.py --expect), the models of bench/shared/zoo.py and the bounds
 in src/ir/ops.def. Writes the rows between the two marks in README.md; with --check it only says whether they are current.
 """
 
@@ -30,7 +30,7 @@ def operator_database(root):
 
 
 def zoo(root):
-    tree = ast.parse((root / "tests/torch/zoo.py").read_text(encoding="utf-8"))
+    tree = ast.parse((root / "bench/shared/zoo.py").read_text(encoding="utf-8"))
     table = next(n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "ZOO")
     names = [n.id for n in ast.walk(table.generators[0].iter) if isinstance(n, ast.Name)]
     yield f"model zoo of the tests, {len(names)} models in float32 and bfloat16", "agrees with eager within PyTorch's tolerances"

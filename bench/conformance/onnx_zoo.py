@@ -16,7 +16,7 @@ import hologram
 import numpy as np
 import torch
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "torch"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import zoo  # noqa: E402
 
 TOLERANCE = 2e-5  # of the largest value

@@ -31,7 +31,7 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "torch"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 from forks import FORKING  # noqa: E402
 from opinfo_worker import DEFAULTS, PASSED, STATUSES, TOGETHER, serve  # noqa: E402
 

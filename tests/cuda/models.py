@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# tests/cuda/models.py: the models of tests/torch/zoo.py on CUDA tensors beside eager
+# tests/cuda/models.py: the models of bench/shared/zoo.py on CUDA tensors beside eager
 """Compiles each model with and without the backend's own products. Its results must be as near the truth, the same weights in
 float64, as eager's (three times its error at most, in the root of the mean square), the same bits in two calls, with nothing on the
 host and nothing in PyTorch but what KNOWN names.
@@ -16,7 +16,8 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "torch"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "tests/torch"), str(ROOT / "bench/shared")]
 import torch  # noqa: E402
 from harness import rms, run_eager  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("test_conformance", "test_backend_cuda", "test_backend_cuda_90")
 LIBRARIES = ("libspycuda.so", "libfakecuda.so")
-SOURCES = ("bench/*.py", "bench/conformance/*", "tests/cuda/*.py", "tests/torch/*", "tests/conformance/corpus/*",
+SOURCES = ("bench/*.py", "bench/conformance/*", "bench/shared/*", "tests/cuda/*.py", "tests/torch/*", "tests/conformance/corpus/*",
            "tests/fuzz/corpus/lane_assemble/*")  # fmt: skip
 PACKAGES = ("nanobind-backend", "expecttest")  # that the target lacks
 TARGET_PYTHON = "3.12"

@@ -239,8 +239,8 @@ def torch(setting: Setting, programs: Programs) -> Iterator[Task]:
 
 
 def zoo() -> list[str]:
-    """The models of tests/torch/zoo.py, by its text: importing it takes PyTorch."""
-    return re.findall(r"^        (\w+),$", (ROOT / "tests/torch/zoo.py").read_text().partition("ZOO = {")[2], re.M)
+    """The models of bench/shared/zoo.py, by its text: importing it takes PyTorch."""
+    return re.findall(r"^        (\w+),$", (ROOT / "bench/shared/zoo.py").read_text().partition("ZOO = {")[2], re.M)
 
 
 def bench_cases() -> list[str]:

@@ -24,7 +24,7 @@ def test_the_table_is_current():
 
 
 def test_the_table_follows_the_results(status, tmp_path):
-    for name in ("bench/conformance/opinfo_expected.txt", "tests/torch/zoo.py", "src/ir/ops.def"):
+    for name in ("bench/conformance/opinfo_expected.txt", "bench/shared/zoo.py", "src/ir/ops.def"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     operators = "# head\nnative   a\nnative   b\nfallback c\nnograph  d\nwrong    e\n"

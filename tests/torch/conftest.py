@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import same_memory
 import torch
-from harness import BACKEND
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bench" / "conformance"))  # where there is no pyproject.toml too
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+sys.path += [str(BENCH / "conformance"), str(BENCH / "shared")]  # where there is no pyproject.toml too
+import same_memory  # noqa: E402
+from harness import BACKEND  # noqa: E402
 
 # What PyTorch measures and writes down at each capture costs the tests a sixth of their time.
 torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0  # a measurement, behind a flush of the caches

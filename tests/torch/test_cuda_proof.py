@@ -69,7 +69,7 @@ def test_what_is_packed_names_no_place_of_this_machine(packed):
         assert all(member.isfile() for member in members.values())
         wanted = ["bin/ptxas", "build/release/libhologram.so.0", "build/release/tests/libspycuda.so", "packages/expecttest/__init__.py"]
         wanted += ["packages/nanobind_backend/__init__.py"]
-        wanted += ["tests/cuda/shot.py", "tests/torch/zoo.py", "bench/bars.py", "build/release/python/hologram_torch/__init__.py"]
+        wanted += ["tests/cuda/shot.py", "bench/shared/zoo.py", "bench/bars.py", "build/release/python/hologram_torch/__init__.py"]
         assert not set(wanted) - set(members)
         (module,) = (name for name in members if "/_core" in name and name.endswith(".so"))
         code = tar.extractfile(module).read()

@@ -1,4 +1,4 @@
-# tests/torch/forks.py: processes that begin with PyTorch imported
+# bench/shared/forks.py: processes that begin with PyTorch imported
 """They fork from one process that has imported what takes seconds and nothing of ours: each costs milliseconds."""
 
 import multiprocessing

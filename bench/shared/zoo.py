@@ -1,4 +1,4 @@
-# tests/torch/zoo.py: small models of the common architectures, with fixed seeds and no downloads
+# bench/shared/zoo.py: small models of the common architectures, with fixed seeds and no downloads
 """Each function of `ZOO` takes a dtype and returns a `Case`: an eval-mode module, example inputs,
 and which input dimensions may vary from call to call. The classes take their sizes as arguments, so
 that the benchmarks build larger ones from the same definitions."""

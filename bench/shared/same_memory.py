@@ -1,4 +1,4 @@
-# tests/torch/same_memory.py: an oracle for what no comparison of values sees: who shares memory with whom, and how tensors lie
+# bench/shared/same_memory.py: an oracle for what no comparison of values sees: who shares memory with whom, and how tensors lie
 """A run of a function, eager or compiled, becomes facts: whose memory each argument and result lies in and where, its strides,
 what autograd knows of it, what else changes as it is written. A fact may be eager's or that of `aot_eager`,
 which traces as we do: where the two differ, PyTorch's own compiler differs from eager. Of versions only whether they moved counts.
