@@ -196,16 +196,6 @@ def test_devices():
     assert utils.create_executor_for_tensor(torch.ones(1)).backend == "cpu"
 
 
-def test_the_quick_start():
-    a, b = torch.randn(1000), torch.randn(1000)
-    with hologram.Executor() as executor:
-        x, y, z = (executor.allocate(1000) for _ in range(3))
-        x.from_numpy(a.numpy())
-        y.from_numpy(b.numpy())
-        hologram.ops.vector_add(executor, x, y, z)
-        torch.testing.assert_close(torch.from_numpy(z.to_numpy()), a + b)
-
-
 def test_dlpack_with_torch(executor):
     buffer = executor.from_numpy(np.arange(6, dtype=np.float32))
     shared = torch.from_dlpack(buffer)

@@ -33,7 +33,7 @@ OPERATORS = {
 def outcome(function, *inputs):
     """The result, or what was raised."""
     try:
-        return function(*[t.clone() for t in inputs])
+        return function(*inputs)
     except (IndexError, RuntimeError) as error:
         return error
 
@@ -60,16 +60,9 @@ def test_a_cache_refuses_negative_positions():
     compiled = compile_fresh(update)
     cache, expected = torch.zeros(2, 2, 5, 3), torch.zeros(2, 2, 5, 3)
     for number in (4, -1, 5):
-        found, wanted = outcome_of(compiled, cache, number), outcome_of(update, expected, number)
-        assert isinstance(found, type(wanted))
+        index = torch.tensor([number])
+        assert isinstance(outcome(compiled, cache, index), type(outcome(update, expected, index)))
     check(cache, expected)
-
-
-def outcome_of(function, cache, number):
-    try:
-        return function(cache, torch.tensor([number]))
-    except (IndexError, RuntimeError) as error:
-        return error
 
 
 @pytest.mark.parametrize("dim", (0, 1, 2))

@@ -6,14 +6,18 @@ import torch.nn.functional as F
 hologram_torch = pytest.importorskip("hologram_torch")
 
 
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+
+
 def compiled(function, dynamic=False):
     torch._dynamo.reset()
     return torch.compile(function, backend=hologram_torch.hologram, dynamic=dynamic)
 
 
 @pytest.mark.parametrize("m, n, k", [(1, 40, 33), (17, 64, 64), (100, 70, 260)])
-def test_bytes_summed_in_words(m, n, k, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+def test_bytes_summed_in_words(m, n, k):
     x, w = (torch.randint(-128, 128, s, dtype=torch.int8) for s in ((m, k), (n, k)))
     exact = x.long() @ w.long().t()
     assert torch.equal(compiled(lambda x, w: torch._int_mm(x, w.t()))(x, w).long(), exact)
@@ -29,8 +33,7 @@ BYTES = ((torch.uint8, torch.int8), (torch.int8, torch.uint8), (torch.uint8, tor
 
 @pytest.mark.parametrize("left, right", BYTES)
 @pytest.mark.parametrize("m, n, k", [(1, 40, 33), (17, 64, 64), (100, 70, 260), (40, 1, 37)])
-def test_bytes_of_either_sign(m, n, k, left, right, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+def test_bytes_of_either_sign(m, n, k, left, right):
     x, w = (torch.randint(-128, 128, s, dtype=torch.int8).view(t) for s, t in (((m, k), left), ((n, k), right)))
     exact = x.long() @ w.long().t()
     assert torch.equal(compiled(lambda x, w: x.int() @ w.int().t())(x, w).long(), exact)
@@ -43,8 +46,7 @@ def test_bytes_of_either_sign(m, n, k, left, right, monkeypatch):
 
 
 @pytest.mark.parametrize("m, n, k", [(1, 40, 33), (17, 64, 64), (100, 70, 400)])
-def test_bfloat16_sums_in_float32_and_rounds_once(m, n, k, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+def test_bfloat16_sums_in_float32_and_rounds_once(m, n, k):
     layer = torch.nn.Linear(k, n).bfloat16().requires_grad_(False)
     x = torch.randn(m, k).bfloat16()
     exact = (x.double() @ layer.weight.double().t()).bfloat16() + layer.bias
@@ -53,9 +55,8 @@ def test_bfloat16_sums_in_float32_and_rounds_once(m, n, k, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_layer_rounds_product_and_bias_together(dtype, monkeypatch):
+def test_a_layer_rounds_product_and_bias_together(dtype):
     """addmm is one operator: its sum has no rounding before the bias, as in eager."""
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
     layer = torch.nn.Linear(64, 48).to(dtype).requires_grad_(False)
     x = torch.randn(32, 64).to(dtype)
     exact = (x.double() @ layer.weight.double().t() + layer.bias.double()).to(dtype)
@@ -68,8 +69,7 @@ def test_a_layer_rounds_product_and_bias_together(dtype, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("shape", [(70,), (3, 40)])
-def test_rows_taken_by_their_numbers(shape, dynamic, dtype, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+def test_rows_taken_by_their_numbers(shape, dynamic, dtype):
     x, w = torch.randn(50, 96, dtype=dtype), torch.randn(64, 96, dtype=dtype)
     indices = torch.randint(-50, 50, shape)
 
@@ -87,9 +87,8 @@ def test_rows_taken_by_their_numbers(shape, dynamic, dtype, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("ends", [[0, 2, 2, 3], [3, 3], [0, 7, 40, 40, 71], [16, 32, 33]])
-def test_groups_of_rows(ends, dynamic, dtype, monkeypatch):
+def test_groups_of_rows(ends, dynamic, dtype):
     """As mixtures of experts multiply: few rows one by one, others in blocks; groups may be empty."""
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
     x, w = torch.randn(ends[-1], 64, dtype=dtype), torch.randn(len(ends), 48, 64, dtype=dtype)
 
     def function(x, w, ends):
@@ -104,8 +103,7 @@ def test_groups_of_rows(ends, dynamic, dtype, monkeypatch):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("rows, columns", [(5, 7), (300, 400), (64, 1)])
-def test_a_matrix_times_a_vector(rows, columns, dynamic, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+def test_a_matrix_times_a_vector(rows, columns, dynamic):
     w, v, b = torch.randn(rows, columns), torch.randn(columns), torch.randn(rows)
     for function in (
         lambda w, v, b: torch.mv(w, v),
@@ -139,8 +137,7 @@ class Quantised(torch.nn.Module):
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("m, n, k, group", [(1, 256, 1024, 128), (3, 139, 320, 32), (1, 80, 400, 400), (40, 128, 256, 64)])
-def test_weights_of_few_bits_stay_so(m, n, k, group, bits, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+def test_weights_of_few_bits_stay_so(m, n, k, group, bits):
     layer, x = Quantised(n, k, bits, group), torch.randn(m, k)
     function = compiled(layer)
     for _ in range(2):
@@ -152,8 +149,7 @@ def test_weights_of_few_bits_stay_so(m, n, k, group, bits, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("m", [1, 5, 33])
-def test_pytorchs_packed_weights(m, dtype, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+def test_pytorchs_packed_weights(m, dtype):
     n, k, group = 128, 256, 32
     x = torch.randn(m, k, dtype=dtype)
     bound = {"rtol": 2**-6, "atol": 2**-6} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-4}

@@ -106,15 +106,6 @@ def test_length_and_batch_may_change():
     native()
 
 
-def test_new_weights_are_seen():
-    layer, x = make("lstm").eval(), normal(7, 3, 6)
-    compiled = compile_fresh(layer)
-    with torch.no_grad():
-        compiled(x)
-        layer.weight_hh_l0.mul_(-2)
-        check(compiled(x), layer(x), strides=False)
-
-
 def test_dropout_between_layers():
     layer = torch.nn.GRU(6, 40, 2, dropout=0.5)
     compiled, x = compile_fresh(layer), normal(5, 3, 6)

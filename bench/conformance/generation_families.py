@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# tests/torch/generation_families.py: decoders of transformers, tiny and with random weights, whose greedy tokens must be eager's
+# bench/conformance/generation_families.py: decoders of transformers, tiny and with random weights, whose greedy tokens must be eager's
 """`generation_families.py [NAME…]`: of all families, or of these, whether generate() gives eager's tokens for a batch of two prompts
 of unequal length and for a longer one, without operators of PyTorch. Status 1 where one does not."""
 
