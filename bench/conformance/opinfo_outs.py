@@ -1,4 +1,4 @@
-# tests/torch/opinfo_outs.py: samples of the operator database with tensors for the results, out=
+# bench/conformance/opinfo_outs.py: samples of the operator database with tensors for the results, out=
 import torch
 from torch.utils import _pytree as pytree
 
