@@ -81,8 +81,9 @@ def module(**parts):
                 is_buffer = isinstance(part, torch.Tensor) and not isinstance(part, torch.nn.Parameter)
                 self.register_buffer(name, part) if is_buffer else setattr(self, name, part)
 
-        named = {name: getattr(forward, name) for name in ("__module__", "__qualname__", "__doc__")}
-        return type(forward.__name__, (torch.nn.Module,), {"__init__": __init__, "forward": forward, **named})
+        named, title = {name: getattr(forward, name) for name in ("__module__", "__qualname__", "__doc__")}, forward.__name__
+        forward.__code__ = forward.__code__.replace(co_name="forward")  # as stack traces of exported programs have it
+        return type(title, (torch.nn.Module,), {"__init__": __init__, "forward": forward, **named})
 
     return decorate
 
