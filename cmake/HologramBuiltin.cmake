@@ -65,7 +65,7 @@ if(TARGET hologram_backend_cuda)
     target_compile_options(hologram_gpukernelgen PRIVATE ${HOLOGRAM_WARNINGS})
     add_dependencies(hologram_gpukernelgen hologram_backend_cuda)
     target_link_libraries(hologram_gpukernelgen PRIVATE $<TARGET_FILE:hologram_backend_cuda> hologram_codegen
-                                                        hologram_builtin hologram_schedule hologram_llvm ${CMAKE_DL_LIBS})
+                                                        hologram_gpu hologram_builtin hologram_schedule hologram_llvm ${CMAKE_DL_LIBS})
   endif()
   add_custom_command(
     OUTPUT "${folder}/gpu_table.cpp"

@@ -23,6 +23,7 @@ ORDER = [
     "schedule",
     "interp",
     "codegen",
+    "gpu",
     "host",
     "builtin",
     "backend",

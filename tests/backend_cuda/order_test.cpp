@@ -99,29 +99,5 @@ TEST(CudaOrder, HoldsWhileTheSameMemoryIsShared) {
   EXPECT_FALSE(holds({1000, 1032, 2000, 2000, 1000}));  // written behind what reads it
 }
 
-TEST(CudaOrder, WorkspacesLieSideBySideUpToSomeSize) {
-  auto places = [](const std::vector<size_t>& sizes, size_t* all) {
-    std::vector<cuda::Grid> grids(sizes.size());
-    for (size_t g = 0; g < sizes.size(); ++g) grids[g].workspace = sizes[g];
-    *all = cuda::place_workspaces(grids);
-    std::vector<size_t> out;
-    for (const cuda::Grid& g : grids) {
-      out.push_back(g.workspace_at);
-      EXPECT_LE(g.workspace_at + g.workspace, *all);
-    }
-    return out;
-  };
-  constexpr size_t mib = size_t{1} << 20;
-  size_t all = 0;
-  EXPECT_EQ(places({100, 0, 300, 256}, &all), (std::vector<size_t>{0, 256, 256, 768}));
-  EXPECT_EQ(all, 1024u);
-  EXPECT_EQ(places({6 * mib, 9 * mib, 4 * mib, 12 * mib}, &all), (std::vector<size_t>{0, 6 * mib, 0, 4 * mib}));
-  EXPECT_EQ(all, 16 * mib);
-  EXPECT_EQ(places({mib, 40 * mib, mib}, &all), (std::vector<size_t>{0, 0, 0}));
-  EXPECT_EQ(all, 40 * mib);
-  EXPECT_EQ(places({}, &all), std::vector<size_t>{});
-  EXPECT_EQ(all, 0u);
-}
-
 }  // namespace
 }  // namespace hologram::test

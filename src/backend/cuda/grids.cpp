@@ -9,7 +9,6 @@ namespace hologram::cuda {
 namespace {
 
 constexpr int64_t most_workspace = int64_t{64} << 20;  // of a launch, in bytes
-constexpr size_t workspace_unit = 256, most_side_by_side = size_t{16} << 20;
 constexpr int64_t most_ctas = (int64_t{1} << 31) - 1;
 
 int64_t ceil_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
@@ -48,7 +47,7 @@ Grid cut_points(const Facts& facts, std::span<const int64_t> symbols, int multip
     g.teams = g.ctas * facts.points;
   }
   const int64_t pieces = cut ? (g.parted ? g.ctas : 0) : g.teams;
-  g.workspace = static_cast<size_t>(pieces * g.team_bytes);
+  g.workspace.bytes = static_cast<size_t>(pieces * g.team_bytes);
   return g;
 }
 
@@ -101,27 +100,10 @@ Grid make_grid(const LoadedKernel& k, std::span<const int64_t> symbols, int thre
   auto wide = wide_grid(*k.facts.wide, symbols, multiprocessors);
   if (!wide) return g;
   const int64_t parts = wide->parts > 1 ? g.total * wide->parts : 0;
-  g.workspace = std::max(g.workspace,
-                         wide->workspace + static_cast<size_t>(parts * k.facts.wide->part_bytes));
+  g.workspace.bytes = std::max(
+      g.workspace.bytes, wide->workspace + static_cast<size_t>(parts * k.facts.wide->part_bytes));
   g.wide = std::make_shared<WideLaunch>(std::move(*wide));
   return g;
-}
-
-size_t place_workspaces(std::span<Grid> grids) {
-  size_t all = 0, largest = 0;
-  for (Grid& g : grids) {
-    g.workspace = (g.workspace + workspace_unit - 1) / workspace_unit * workspace_unit;
-    all += g.workspace;
-    largest = std::max(largest, g.workspace);
-  }
-  const size_t size = std::max(largest, std::min(all, most_side_by_side));
-  size_t at = 0;
-  for (Grid& g : grids) {
-    if (at + g.workspace > size) at = 0;
-    g.workspace_at = at;
-    at += g.workspace;
-  }
-  return size;
 }
 
 }  // namespace hologram::cuda

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/kernel.h"
 #include "backend/cuda/maps.h"
+#include "gpu/workspaces.h"
 
 namespace hologram::cuda {
 
@@ -31,12 +32,12 @@ class WideLaunch {
 /// A step's launch for some sizes.
 struct Grid {
   int64_t total = 0, ctas = 0, teams = 0, team_bytes = 0;
-  bool thin = false;                       ///< by the kernel for few rows
-  bool parted = false;                     ///< its parts are merged by a second launch
-  int64_t merging = 0;                     ///< of so many CTAs
-  size_t workspace = 0, workspace_at = 0;  ///< bytes, and where in the call's
-  std::shared_ptr<WideLaunch> wide;        ///< instead, where addresses suit it
-  std::optional<HostLaunch> host;          ///< of a kernel of the host: all else is 0
+  bool thin = false;    ///< by the kernel for few rows
+  bool parted = false;  ///< its parts are merged by a second launch
+  int64_t merging = 0;  ///< of so many CTAs
+  gpu::Workspace workspace;
+  std::shared_ptr<WideLaunch> wide;  ///< instead, where addresses suit it
+  std::optional<HostLaunch> host;    ///< of a kernel of the host: all else is 0
 
   /// Launches that it is expected to take.
   size_t launches() const;
@@ -45,9 +46,5 @@ struct Grid {
 /// `threads`: of the host, for kernels that run there.
 Grid make_grid(const LoadedKernel& kernel, std::span<const int64_t> symbols, int threads,
                int multiprocessors);
-
-/// Gives steps their places in a call's workspace, whose size is returned: behind each other, for
-/// those that might run at the same time; from the start again where that takes too much.
-size_t place_workspaces(std::span<Grid> grids);
 
 }  // namespace hologram::cuda

@@ -30,8 +30,8 @@ struct Segment {
 };
 struct SizeRecord {
   std::vector<int64_t> key;
-  std::vector<Grid> grids;  ///< by step
-  size_t workspace = 0;     ///< of all steps together
+  std::vector<Grid> grids;       ///< by step
+  size_t workspace = 0;          ///< of all steps together
   std::vector<Touches> touches;  ///< by step
   std::atomic<int64_t> calls{0};
   std::mutex mutex;  ///< of the graphs
@@ -47,10 +47,7 @@ class CudaLauncher final : public Launcher {
   CudaLauncher(std::span<const atlas::EntryStep> steps,
                std::span<const std::shared_ptr<const Kernel>> kernels, DeviceMemory& memory,
                Log& log, bool waits)
-      : steps_(steps, kernels),
-        memory_(memory),
-        log_(log),
-        waits_(waits) {
+      : steps_(steps, kernels), memory_(memory), log_(log), waits_(waits) {
     for (const atlas::EntryStep& s : steps_) {
       flags_ = flags_ || (s.kernel >= 0 && flags(s));
       if (s.kernel >= 0)
@@ -158,7 +155,9 @@ class CudaLauncher final : public Launcher {
     record->key = std::move(key);
     for (const atlas::EntryStep& step : steps_)
       record->grids.push_back(step.kernel < 0 ? Grid{} : grid_of(step, arguments, threads));
-    record->workspace = place_workspaces(record->grids);
+    std::vector<gpu::Workspace*> workspaces;
+    for (Grid& g : record->grids) workspaces.push_back(&g.workspace);
+    record->workspace = gpu::place_workspaces(workspaces);
     for (size_t s = 0; s < steps_.size(); ++s)
       record->touches.push_back(touches_of(steps_[s], arguments, record->grids[s]));
     find_segments(*record);
@@ -247,7 +246,7 @@ class CudaLauncher final : public Launcher {
   // The words of a launch begin with its buffers' addresses.
   Touches touches_of(const atlas::EntryStep& step, const int64_t* arguments,
                      const Grid& grid) const {
-    Touches out{{}, grid.workspace_at, grid.workspace};
+    Touches out{{}, grid.workspace.at, grid.workspace.bytes};
     if (step.kernel < 0) return out;
     const auto symbols = steps_.symbols_of(step, arguments);
     const LoadedKernel& k = kernel_of(step);
@@ -299,8 +298,9 @@ class CudaLauncher final : public Launcher {
           reinterpret_cast<uint64_t>(frame.buffers[step.first_buffer + static_cast<int64_t>(b)]));
     for (int64_t a = 0; a < step.num_arguments; ++a)
       words.push_back(static_cast<uint64_t>(frame.arguments[step.first_argument + a]));
-    const uint64_t workspace =
-        grid.workspace > 0 ? reinterpret_cast<uint64_t>(frame.workspace) + grid.workspace_at : 0;
+    const uint64_t workspace = grid.workspace.bytes > 0
+                                   ? reinterpret_cast<uint64_t>(frame.workspace) + grid.workspace.at
+                                   : 0;
     cuda::add_launches(launches, k, grid, std::move(words), workspace, faults, log_);
   }
 

@@ -262,7 +262,7 @@ class Hearing {
       words.push_back(reinterpret_cast<uint64_t>(blocks.back().address()));
     }
     for (const int64_t s : symbols_) words.push_back(static_cast<uint64_t>(s));
-    const Block workspace(memory_, grid.workspace, stream_);
+    const Block workspace(memory_, grid.workspace.bytes, stream_);
     std::vector<Launch> launches;
     add_launches(launches, k_, grid, std::move(words),
                  reinterpret_cast<uint64_t>(workspace.address()), faults.address(), log_);
@@ -289,8 +289,8 @@ class Hearing {
     grid.wide = nullptr;
     if (!wide) return grid;
     const int64_t parts = wide->grid().parts > 1 ? grid.total * wide->grid().parts : 0;
-    grid.workspace =
-        std::max(grid.workspace,
+    grid.workspace.bytes =
+        std::max(grid.workspace.bytes,
                  wide->grid().workspace + static_cast<size_t>(parts * k_.facts.wide->part_bytes));
     grid.thin = false;
     grid.wide = std::move(wide);

@@ -33,8 +33,8 @@ uint64_t word_bytes(const RenderedKernel& k) {
   return round_up(4 * (k.num_symbols + k.buffers.size() + k.module.dispatches.size()), 16);
 }
 
-StepSizes sizes_of(const RenderedKernel& k, std::span<const int64_t> symbols, const Bounds& bounds,
-                   uint64_t& workspace) {
+StepSizes sizes_of(const RenderedKernel& k, std::span<const int64_t> symbols,
+                   const Bounds& bounds) {
   StepSizes out;
   for (const wgsl::Dispatch& d : k.module.dispatches) {
     out.units.push_back(d.units.eval(symbols));
@@ -50,10 +50,17 @@ StepSizes sizes_of(const RenderedKernel& k, std::span<const int64_t> symbols, co
     const Expr& elements = scratch ? k.module.scratch[b] : k.buffers[b].extent;
     if (runs || scratch) require_small(elements.eval(symbols), "elements of a buffer");
     out.bytes.push_back(bytes_of(k.buffers[b], elements, symbols));
-    out.scratch.push_back(workspace);
-    if (scratch) workspace += round_up(out.bytes[b], alignment);
+    out.scratch.push_back(out.workspace.bytes);
+    if (scratch) out.workspace.bytes += round_up(out.bytes[b], alignment);
   }
   return out;
+}
+
+size_t place_workspaces(std::span<StepSizes> steps) {
+  static_assert(gpu::workspace_alignment % alignment == 0);
+  std::vector<gpu::Workspace*> workspaces;
+  for (StepSizes& s : steps) workspaces.push_back(&s.workspace);
+  return gpu::place_workspaces(workspaces);
 }
 
 void Batch::add(const RenderedKernel& k, const CallFrame& frame, const atlas::EntryStep& step,
@@ -66,8 +73,9 @@ void Batch::add(const RenderedKernel& k, const CallFrame& frame, const atlas::En
   int64_t given = 0;
   for (size_t b = 0; b < k.buffers.size(); ++b) {
     const bool scratch = k.buffers[b].access == atlas::Access::scratch;
-    const void* address = scratch ? static_cast<std::byte*>(frame.workspace) + sizes.scratch[b]
-                                  : frame.buffers[step.first_buffer + given++];
+    const void* address =
+        scratch ? static_cast<std::byte*>(frame.workspace) + sizes.workspace.at + sizes.scratch[b]
+                : frame.buffers[step.first_buffer + given++];
     bindings.push_back(bind(k, b, static_cast<const std::byte*>(address), sizes.bytes[b]));
   }
   for (int64_t units : sizes.units) words_.push_back(static_cast<int32_t>(units));

@@ -8,6 +8,7 @@
 
 #include "backend/launcher.h"
 #include "backend/webgpu/wgsl/module.h"
+#include "gpu/workspaces.h"
 
 namespace hologram::webgpu {
 
@@ -30,13 +31,16 @@ struct Bounds {
 struct StepSizes {
   std::vector<int64_t> units;     ///< by dispatch
   std::vector<uint64_t> bytes;    ///< by buffer
-  std::vector<uint64_t> scratch;  ///< by buffer: place in the workspace
+  std::vector<uint64_t> scratch;  ///< by buffer: place in the step's workspace
+  gpu::Workspace workspace;
 };
 
-/// For these values of the program's symbols; `workspace` grows by what the step takes of it.
-/// Throws Error(unsupported) for what is too much for kernels or exceeds the bounds.
+/// For these values of the program's symbols; the workspace has no place yet. Throws
+/// Error(unsupported) for what is too much for kernels or exceeds the bounds.
 StepSizes sizes_of(const RenderedKernel& kernel, std::span<const int64_t> symbols,
-                   const Bounds& bounds, uint64_t& workspace);
+                   const Bounds& bounds);
+/// Gives steps their places in a call's workspace, and returns its bytes.
+size_t place_workspaces(std::span<StepSizes> steps);
 
 /// A range of memory as a dispatch sees it; begins at a multiple of binding_alignment.
 struct Binding {

@@ -26,9 +26,7 @@ class WebLauncher final : public Launcher {
   WebLauncher(std::span<const atlas::EntryStep> steps,
               std::span<const std::shared_ptr<const Kernel>> kernels, DeviceMemory& memory,
               Counts& counts)
-      : steps_(steps, kernels),
-        memory_(memory),
-        counts_(counts) {
+      : steps_(steps, kernels), memory_(memory), counts_(counts) {
     size_t buffers = 0;
     for (const atlas::EntryStep& s : steps_) {
       if (s.kernel < 0) continue;
@@ -56,8 +54,9 @@ class WebLauncher final : public Launcher {
       if (const HostKernel& host = kernel_of(step).host)
         sizes->on_host[s] = host_launch(host, symbols, threads);
       else
-        own = sizes_of(kernel_of(step), symbols, device(), sizes->workspace);
+        own = sizes_of(kernel_of(step), symbols, device());
     }
+    sizes->workspace = place_workspaces(sizes->steps);
     return sizes;
   }
   size_t workspace_bytes(const Prepared& prepared) const override {
@@ -76,10 +75,9 @@ class WebLauncher final : public Launcher {
     });
   }
   int32_t run_step(CallFrame& frame, const Prepared& prepared, size_t s) const override {
-    const int32_t status =
-        recorded(frame, kernel_of(steps_[s]).faults(), [&](Batch& batch) {
-          return add(batch, frame, static_cast<const Sizes&>(prepared), s);
-        });
+    const int32_t status = recorded(frame, kernel_of(steps_[s]).faults(), [&](Batch& batch) {
+      return add(batch, frame, static_cast<const Sizes&>(prepared), s);
+    });
     memory_.wait(frame.stream);
     return status;
   }

@@ -1,5 +1,5 @@
 # src/backend/webgpu/libs.cmake: wgpu-native is opened at run time, nothing of it is linked
-set(DEPENDS host)
+set(DEPENDS gpu host)
 set(LINK ${CMAKE_DL_LIBS})
 set(TOGETHER TOGETHER)
 set(INTERFACES metal vulkan)

@@ -189,9 +189,7 @@ class GpuLauncher final : public Launcher {
   GpuLauncher(std::span<const atlas::EntryStep> steps,
               std::span<const std::shared_ptr<const Kernel>> kernels, GpuMemory& memory,
               const Gpu& gpu)
-      : steps_(steps, kernels),
-        memory_(memory),
-        gpu_(gpu) {
+      : steps_(steps, kernels), memory_(memory), gpu_(gpu) {
     size_t buffers = 0;
     for (const atlas::EntryStep& s : steps_) {
       if (s.kernel < 0) fail(ErrorCode::unsupported, "a step of its plan runs on the host");
@@ -209,8 +207,8 @@ class GpuLauncher final : public Launcher {
   std::unique_ptr<Prepared> prepare(const int64_t* arguments, int) const override {
     auto sizes = std::make_unique<Sizes>();
     for (const atlas::EntryStep& s : steps_)
-      sizes->steps.push_back(webgpu::sizes_of(kernel_of(s), steps_.symbols_of(s, arguments), gpu_,
-                                              sizes->workspace));
+      sizes->steps.push_back(webgpu::sizes_of(kernel_of(s), steps_.symbols_of(s, arguments), gpu_));
+    sizes->workspace = webgpu::place_workspaces(sizes->steps);
     return sizes;
   }
   size_t workspace_bytes(const Prepared& prepared) const override {
@@ -224,9 +222,7 @@ class GpuLauncher final : public Launcher {
   }
 
  private:
-  const GpuKernel& kernel_of(const atlas::EntryStep& step) const {
-    return *steps_.code_of(step);
-  }
+  const GpuKernel& kernel_of(const atlas::EntryStep& step) const { return *steps_.code_of(step); }
 
   // Submits the steps that `run` adds.
   template <class F>
