@@ -4,8 +4,12 @@
 #include <functional>
 
 #include "backend/cuda/function.h"
+#include "gpu/operands.h"
 
 namespace hologram::cuda {
+
+using gpu::lies_along;
+using gpu::runs_along;
 
 /// One of a product's factors: its elements are (x, k), x a row of the left one, a column of the
 /// right one.
@@ -21,12 +25,6 @@ struct Factor {
   /// Fixes the axes that x stands for, where `axis` alone is not enough: then depth_run holds.
   std::function<void(Scope&, Value*)> place = nullptr;
 };
-
-/// Whether neighbours along the axis are neighbours in memory for the first load that depends on
-/// it.
-bool lies_along(const atlas::Body& body, int axis);
-/// Whether the first load that depends on either axis has its neighbours along `depth_axis`.
-bool runs_along(const atlas::Body& body, int axis, int depth_axis);
 
 /// What `threads` threads of a CTA read together.
 class Operands {

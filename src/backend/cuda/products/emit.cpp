@@ -12,11 +12,7 @@
 namespace hologram::cuda {
 
 std::optional<std::string> unrendered_product(const atlas::ProductBlock& block) {
-  if (block.winograd) return "products by Winograd";
-  if (block.terms > 0) return "products of terms";
-  if (block.packed_rhs >= 0) return "products of packed operands";
-  if (block.parts > 1) return "products in parts";
-  if (!block.tail.stages.empty()) return "tails of products";
+  if (auto why = gpu::unrendered_form(block)) return why;
   if (compute_type(block.acc_type) != block.acc_type || block.acc_type == DType::b8 ||
       block.acc_type == DType::host)
     return "products of these types";

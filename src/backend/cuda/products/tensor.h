@@ -9,6 +9,7 @@
 #pragma once
 
 #include "backend/cuda/function.h"
+#include "gpu/products.h"
 
 namespace hologram::cuda {
 
@@ -16,8 +17,7 @@ namespace hologram::cuda {
 /// promised, and bytes along k.
 bool suits_tensor_cores(const atlas::ProductBlock& block);
 
-struct Tiling;
-Tiling tensor_tiling(const atlas::ProductBlock& block);
+gpu::Tiling tensor_tiling(const atlas::ProductBlock& block);
 
 /// By mma.m16n8k16 or m16n8k32, which GPUs of capability 8.0 have.
 Facts emit_tensor_product(llvm::Module& module, const atlas::Program& program);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/function.h"
+#include "gpu/products.h"
 
 namespace hologram::cuda {
 
@@ -32,8 +33,7 @@ std::span<const TermPair> pairs_of(int terms);
 std::vector<std::vector<Value*>> take_terms(CudaFunction& k, Value* numbers,
                                             int terms = term_count);
 
-struct Tiling;
-Tiling terms_tiling();
+gpu::Tiling terms_tiling();
 
 /// By mma.m16n8k16, which GPUs of capability 8.0 have.
 Facts emit_terms(llvm::Module& module, const atlas::Program& program);

@@ -15,26 +15,6 @@ const Expr& extent(const atlas::ProductBlock& block, int axis) {
 
 }  // namespace
 
-Expr Tiling::tiles(const atlas::ProductBlock& block) const {
-  Expr all(1);
-  for (int a = 0; a < block.batch_rank; ++a) all *= max(extent(block, a), Expr(0));
-  return all * ceil_div(max(extent(block, block.batch_rank), Expr(0)), Expr(rows)) *
-         ceil_div(max(extent(block, block.batch_rank + 1), Expr(0)), Expr(columns));
-}
-
-int Tiling::part_bytes(const atlas::ProductBlock& block) const {
-  return elements() * size_of(block.acc_type);
-}
-
-Expr Tiling::parts(const atlas::ProductBlock& block) const {
-  const Expr all = tiles(block), depth = extent(block, block.batch_rank + 2);
-  const bool short_depth = depth.is_const() && depth.constant_value() <= unit;
-  if (unit == 0 || short_depth || (all.is_const() && all.constant_value() > ctas / 2))
-    return Expr(0);
-  const Expr room = floor_div(Expr(ctas), max(all, Expr(1)));
-  return max(min(ceil_div(max(depth, Expr(1)), Expr(unit)), room), Expr(1));
-}
-
 ProductTile::ProductTile(CudaFunction& k, const Tiling& tiling, bool merging)
     : Operands(k, tiling.threads),
       k_(k),

@@ -2,31 +2,12 @@
 // its sums.
 #pragma once
 
-#include <algorithm>
-
 #include "backend/cuda/operands.h"
+#include "gpu/products.h"
 
 namespace hologram::cuda {
 
-/// How a product is cut into CTAs.
-struct Tiling {
-  int rows, columns;  ///< of a CTA's tile
-  int threads;        ///< of a CTA
-  /// Values of k that stay together where several CTAs share a tile: each has its part of k, and a
-  /// second kernel adds up their sums in ascending order. 0: one CTA for each tile.
-  int unit = 0;
-  int ctas = 256;  ///< that parts of k make at most
-  /// Sums of float32 that are not finite are computed again, as chains.
-  bool mends = false;
-
-  /// CTAs that a product takes if one has a tile.
-  Expr tiles(const atlas::ProductBlock& block) const;
-  /// Parts that k may be cut into; 0: it is not.
-  Expr parts(const atlas::ProductBlock& block) const;
-  int elements() const { return rows * columns; }
-  int part_bytes(const atlas::ProductBlock& block) const;       ///< of a tile's sums
-  int merges() const { return std::max(elements() / 512, 1); }  ///< CTAs that merge a tile
-};
+using gpu::Tiling;  // of CTAs
 
 /// A CTA's tile of rows x columns sums.
 class ProductTile : public Operands {

@@ -3,33 +3,22 @@
 
 #include "backend/webgpu/wgsl/blocks.h"
 #include "base/error.h"
+#include "gpu/operands.h"
+#include "gpu/products.h"
 
 namespace hologram::webgpu::wgsl {
 namespace {
 
 // A workgroup of 8 x 8 threads, each with 4 x 4 sums, over 16 values of k at a time.
 constexpr int tile = 32, depth = 16, side = 4, across = tile / side;
-static_assert(across * across == workgroup);
+constexpr gpu::Tiling tiling{.rows = tile, .columns = tile, .threads = across * across};
+static_assert(tiling.threads == workgroup);
 
 void require_rendered(const atlas::ProductBlock& b) {
   if (b.reproducible) unrendered("products whose order of sums is promised");
-  if (b.winograd) unrendered("products by Winograd's method");
-  if (b.terms > 0) unrendered("products by terms");
-  if (b.parts > 1) unrendered("products of several parts");
-  if (b.packed_rhs >= 0) unrendered("products of packed panels");
-  if (!b.tail.stages.empty()) unrendered("products with a tail");
+  if (const auto why = gpu::unrendered_form(b)) unrendered("{}", *why);
   if (b.acc_type != DType::f32 && b.acc_type != DType::i32)
     unrendered("sums of products in {}", name_of(b.acc_type));
-}
-
-// Whether elements lie side by side along `axis`, by the first load of the body.
-bool runs_along(const atlas::Body& body, size_t axis) {
-  for (const atlas::Instr& i : body.instrs) {
-    if (i.code != atlas::Code::load) continue;
-    const auto parts = i.expr.linear_in_axis(static_cast<int>(axis));
-    return parts && parts->first.is(1);
-  }
-  return false;
 }
 
 class ProductWriter {
@@ -44,9 +33,7 @@ class ProductWriter {
 
   void write() {
     write_epilogue();
-    const auto tiles = [&](size_t axis) { return ceil_div(b_.axes[axis].extent, Expr(tile)); };
-    const Expr units = points_of(b_.axes, 0, rank_) * tiles(m_) * tiles(n_);
-    unit_.entry("main", units, workgroup, true, [&] { write_main(); });
+    unit_.entry("main", tiling.tiles(b_), workgroup, true, [&] { write_main(); });
     constexpr int each = 1 + depth + 2 * tile * depth / workgroup;
     unit_.set_rounds(ceil_div(b_.axes[k_].extent, Expr(depth)) * Expr(each) +
                      Expr(stores_in_turn() ? side * side : 0));
@@ -96,7 +83,7 @@ class ProductWriter {
 
   void load_tile(const atlas::Body& body, DType type, size_t axis, std::string_view begin,
                  const std::string& to) {
-    const bool along_k = runs_along(body, k_);
+    const bool along_k = gpu::lies_along(body, static_cast<int>(k_));
     unit_.block(
         [&] {
           unit_.line("let outer = {};",
