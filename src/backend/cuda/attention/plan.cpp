@@ -48,11 +48,10 @@ int columns_of(const AttentionPlan& p) {
 void count_units(AttentionPlan& p, const atlas::AttentionBlock& b) {
   p.row_tiles = p.few() ? min(p.queries, Expr(1)) : ceil_div(p.queries, Expr(p.rows));
   p.panels = max(ceil_div(p.values, Expr(p.columns)), Expr(1));  // log-sums need one
-  p.units = p.row_tiles * p.panels;
-  for (int a = 0; a < b.batch_rank; ++a) {
-    const Expr own = max(b.axes[static_cast<size_t>(a)].extent, Expr(0));
-    p.units *= p.heads > 1 && a + 1 == b.batch_rank ? Expr(own.constant_value() / p.heads) : own;
-  }
+  p.units = p.row_tiles * p.panels * gpu::points_of(b.axes, 0, b.batch_rank - (p.heads > 1));
+  if (p.heads > 1)  // the last axis is known then
+    p.units *=
+        Expr(gpu::points_of(b.axes, b.batch_rank - 1, b.batch_rank).constant_value() / p.heads);
 }
 
 }  // namespace
@@ -86,15 +85,9 @@ std::optional<AttentionPlan> plan_for_terms(const atlas::Program& program, Atten
 
 AttentionPlan plan_attention(const atlas::Program& program) {
   const atlas::AttentionBlock& b = program.attention();
-  auto extent = [&](int axis) {
-    return max(b.axes[static_cast<size_t>(b.batch_rank + axis)].extent, Expr(0));
-  };
   AttentionPlan p;
+  static_cast<gpu::AttentionSizes&>(p) = gpu::sizes_of(b);
   p.type = compute_type(b.operand_type);
-  p.queries = extent(0);
-  p.keys = extent(1);
-  p.depth = extent(2);
-  p.values = extent(3);
   p.tensor_cores = takes_tensor_cores(b, p);
   p.rows = rows_of(p);
   p.heads = p.few() ? heads_of_cta(b, p.queries.constant_value()) : 1;
@@ -104,7 +97,6 @@ AttentionPlan plan_attention(const atlas::Program& program) {
   const bool long_rows = !at_most(p.keys, keys_of_part);
   p.parts =
       p.few() && !b.reproducible && long_rows ? ceil_div(p.keys, Expr(keys_of_part)) : Expr(0);
-  p.bounds = atlas::find_key_bounds(b.score, b.batch_rank);
   return p;
 }
 

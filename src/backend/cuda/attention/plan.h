@@ -3,27 +3,24 @@
 
 #include <optional>
 
-#include "atlas/blocks/attention_keys.h"
-#include "atlas/program.h"
 #include "backend/cuda/facts.h"
+#include "gpu/attention.h"
+#include "gpu/points.h"
 
 namespace hologram::cuda {
 
-/// Whether the extent is known and not above that.
-inline bool at_most(const Expr& e, int64_t n) { return e.is_const() && e.constant_value() <= n; }
+using gpu::at_most;
 
-struct AttentionPlan {
+struct AttentionPlan : gpu::AttentionSizes {
   DType type;         ///< of all arithmetic
   bool tensor_cores;  ///< both products are theirs
   int rows;           ///< of a CTA: its queries, of each of its heads
   int64_t heads;      ///< query heads of a CTA, which read the same keys and values
   int key_block;      ///< keys of a step
   int columns;        ///< of the values that a CTA computes
-  Expr queries, keys, depth, values;
   Expr row_tiles, panels;
   Expr units;  ///< CTAs, where keys are not cut
   Expr parts;  ///< that a unit's keys may be cut into; 0: they are not
-  atlas::KeyBounds bounds;
 
   bool few() const { return rows == 16; }  ///< the rows of a CTA are all of its heads'
 };

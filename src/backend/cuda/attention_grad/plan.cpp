@@ -66,7 +66,7 @@ GradFactors grad_factors(const atlas::AttentionGradBlock& b, const AttentionGrad
 AttentionGradPlan plan_attention_grad(const atlas::Program& program) {
   const atlas::AttentionGradBlock& b = program.attention_grad();
   auto extent = [&](int axis) {
-    return max(b.axes[static_cast<size_t>(b.batch_rank + axis)].extent, Expr(0));
+    return gpu::points_of(b.axes, b.batch_rank + axis, b.batch_rank + axis + 1);
   };
   AttentionGradPlan p;
   p.type = compute_type(b.operand_type);
@@ -84,9 +84,7 @@ AttentionGradPlan plan_attention_grad(const atlas::Program& program) {
     p.rows = p.steps = p.type == DType::f64 ? 32 : 64;
     p.columns = heads_at_most(p, 32) ? 32 : narrow_sums ? 64 : 128;
   }
-  Expr batches(1);
-  for (int a = 0; a < b.batch_rank; ++a)
-    batches *= max(b.axes[static_cast<size_t>(a)].extent, Expr(0));
+  const Expr batches = gpu::points_of(b.axes, 0, b.batch_rank);
   auto units = [&](GradShare share) { return batches * p.tiles(share) * p.panels(share); };
   const bool keys = !b.dk.instrs.empty() || !b.dv.instrs.empty();
   p.key_units = keys ? units(GradShare::keys) : Expr(0);

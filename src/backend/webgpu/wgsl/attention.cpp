@@ -1,6 +1,9 @@
 // backend/webgpu/wgsl/attention.cpp: attention, a workgroup for each query, online over keys.
+#include <cstdlib>
+
 #include "backend/webgpu/wgsl/blocks.h"
 #include "base/error.h"
+#include "gpu/attention.h"
 
 namespace hologram::webgpu::wgsl {
 namespace {
@@ -12,22 +15,22 @@ class AttentionWriter {
   AttentionWriter(Unit& unit, const atlas::AttentionBlock& b)
       : unit_(unit),
         b_(b),
+        sizes_(gpu::sizes_of(b)),
         query_(static_cast<size_t>(b.batch_rank)),
-        depth_(size_of_axis(query_ + 2)),
-        width_(size_of_axis(query_ + 3)) {}
+        depth_(number_of(sizes_.depth)),
+        width_(number_of(sizes_.values)) {}
 
   void write() {
-    unit_.entry("main", points_of(b_.axes, 0, query_ + 1), workgroup, true, [&] { write_main(); });
-    const Expr blocks = ceil_div(b_.axes[query_ + 1].extent, Expr(workgroup));
+    unit_.entry("main", gpu::points_of(b_.axes, 0, b_.batch_rank + 1), workgroup, true,
+                [&] { write_main(); });
+    const Expr blocks = ceil_div(sizes_.keys, Expr(workgroup));
     unit_.set_rounds(blocks * Expr(depth_ + workgroup + 16) + Expr(depth_));
   }
 
  private:
-  int64_t size_of_axis(size_t axis) const {
-    const Expr& e = b_.axes[axis].extent;
-    if (!e.is_const() || e.constant_value() > most_depth)
-      unrendered("attention of depth {}", e.str());
-    return e.constant_value();
+  static int64_t number_of(const Expr& depth) {
+    if (!gpu::at_most(depth, most_depth)) unrendered("attention of depth {}", depth.str());
+    return depth.constant_value();
   }
   int64_t sums() const { return (width_ + workgroup - 1) / workgroup; }
 
@@ -44,7 +47,7 @@ class AttentionWriter {
 
   void write_main() {
     write_coordinates(unit_, scope_, b_.axes, 0, query_ + 1, "unit");
-    keys_ = index_text(unit_, b_.axes[query_ + 1].extent, scope_);
+    find_keys();
     const std::string q = unit_.shared("query", DType::f32, std::max<int64_t>(depth_, 1));
     unit_.block([&] { unit_.line("{}[d] = {};", q, operand(b_.q, "", query_ + 2, "d")); },
                 "for (var d = i32(lane); d < {}; d = d + {})", depth_, workgroup);
@@ -54,18 +57,38 @@ class AttentionWriter {
     unit_.line("var total = 0.0;");
     for (int64_t s = 0; s < sums(); ++s) unit_.line("var sum{} = 0.0;", s);
     unit_.line("workgroupBarrier();");
-    unit_.block([&] { key_block(q); }, "for (var first = 0; first < {}; first = first + {})", keys_,
-                workgroup);
+    unit_.block([&] { key_block(q); },
+                "for (var first = begin; first < behind; first = first + {})", workgroup);
     for (int64_t s = 0; s < sums(); ++s) finish(s);
     write_lse();
+  }
+
+  // No others count: what a causal query and its score's body leave out for certain.
+  void find_keys() {
+    const std::string& query = scope_.axes[static_cast<int>(query_)];
+    std::string begin = "0", behind = index_text(unit_, sizes_.keys, scope_);
+    if (b_.causal) behind = fmt::format("min({}, {} + 1)", behind, query);
+    const auto& [first, last] = sizes_.bounds;
+    auto at = [&](const atlas::KeyBound& bound) {
+      const std::string offset = index_text(unit_, bound.offset, scope_);
+      return bound.by_query ? fmt::format("{} + {}", query, offset) : offset;
+    };
+    if (first && is_small(first->offset))
+      begin = fmt::format("max({}, 0) / {} * {}", at(*first), workgroup, workgroup);
+    if (last && is_small(last->offset)) behind = fmt::format("min({}, {} + 1)", behind, at(*last));
+    unit_.line("let begin = {};", begin);
+    unit_.line("let behind = {};", behind);
+  }
+  // Sums of it and a coordinate have 32 bits.
+  static bool is_small(const Expr& offset) {
+    constexpr int64_t most = int64_t{1} << 30;
+    return !offset.is_const() || std::abs(offset.constant_value()) <= most;
   }
 
   void key_block(const std::string& q) {
     unit_.line("let key = first + i32(lane);");
     unit_.line("var score: f32 = {}(0xff800000u);", unit_.helper("special"));
-    const std::string causal =
-        b_.causal ? fmt::format(" && key <= {}", scope_.axes[static_cast<int>(query_)]) : "";
-    unit_.block([&] { score(q); }, "if (key < {}{})", keys_, causal);
+    unit_.block([&] { score(q); }, "if (key < behind)");
     reduce("score", "larger");
     unit_.line("let before = top;");
     unit_.line("top = {}(top, {}[0]);", unit_.helper("larger"), cells_);
@@ -81,8 +104,8 @@ class AttentionWriter {
     reduce("weight", "");
     unit_.line("total = total * scale + {}[0];", cells_);
     for (int64_t s = 0; s < sums(); ++s) unit_.line("sum{0} = sum{0} * scale;", s);
-    unit_.block([&] { add_values(); }, "for (var j = 0; j < min({}, {} - first); j = j + 1)",
-                workgroup, keys_);
+    unit_.block([&] { add_values(); }, "for (var j = 0; j < min({}, behind - first); j = j + 1)",
+                workgroup);
     unit_.line("workgroupBarrier();");
   }
 
@@ -162,10 +185,11 @@ class AttentionWriter {
 
   Unit& unit_;
   const atlas::AttentionBlock& b_;
+  const gpu::AttentionSizes sizes_;
   const size_t query_;
   const int64_t depth_, width_;
   Scope scope_;
-  std::string keys_, scores_, cells_;
+  std::string scores_, cells_;
 };
 
 }  // namespace

@@ -1,0 +1,16 @@
+// gpu/attention.h: the sizes of attention, and the keys that are looked at.
+#pragma once
+
+#include "atlas/blocks/attention_keys.h"
+#include "atlas/program.h"
+
+namespace hologram::gpu {
+
+/// Extents that are not positive are 0.
+struct AttentionSizes {
+  Expr queries, keys, depth, values;
+  atlas::KeyBounds bounds;  ///< whoever looks at no other keys sees all that count
+};
+AttentionSizes sizes_of(const atlas::AttentionBlock& block);
+
+}  // namespace hologram::gpu
