@@ -3,30 +3,15 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "backend/webgpu/wgsl/module.h"
-#include "support/paths.h"
+#include "support/corpus.h"
 
 namespace hologram::webgpu::wgsl {
 namespace {
 
-using test::source_file;
-
-std::map<std::string, atlas::Program> corpus() {
-  std::map<std::string, atlas::Program> out;
-  for (const auto& file : std::filesystem::directory_iterator(source_file("tests/conformance/corpus"))) {
-    std::ifstream in(file.path());
-    std::ostringstream text;
-    for (std::string line; std::getline(in, line);)
-      if (!line.starts_with("#")) text << line << "\n";
-    out[file.path().stem().string()] = atlas::assemble(text.str());
-  }
-  return out;
-}
+using test::corpus;
 
 // By reason, the programs of the corpus that run on the host.
 TEST(Corpus, WhatIsLeftToTheHost) {

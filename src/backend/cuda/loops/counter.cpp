@@ -12,7 +12,7 @@ constexpr int levels = 32;  // 2^32 blocks
 
 Counter::Counter(CudaFunction& k, Team& team, ir::Op op, DType type)
     : k_(k), team_(team), op_(op), type_(type), kept_(k.type_of(type)) {
-  if (team.mapping() != Mapping::warp) memory_ = k.slot(k.memory_type(type), "counter", levels);
+  if (team.mapping() != Mapping::team) memory_ = k.slot(k.memory_type(type), "counter", levels);
 }
 
 Value* Counter::initial() const { return k_.identity(op_, type_); }

@@ -42,8 +42,8 @@ Facts emit_loop_block(llvm::Module& module, const atlas::Program& program, int b
       !CudaFunction::has_scratch(program) &&
       std::ranges::all_of(block.stages, [](const Stage& s) { return s.kind == StageKind::point; });
   const int neighbours = points ? neighbours_of(program) : 1;
-  facts.total = shares_of(block, neighbours);
-  const Mapping mapping = mapping_of(program);
+  facts.total = gpu::shares_of(block, neighbours);
+  const Mapping mapping = gpu::mapping_of(program, teams);
   facts.threads = points ? block_threads : Team::threads(mapping);
   facts.points = points ? block_threads : Team::points(mapping);
   CudaFunction k(module, program, facts.threads);

@@ -71,15 +71,6 @@ int neighbours_of(const atlas::Program& program) {
   return few || instructions > most_widened ? 1 : count;
 }
 
-Expr shares_of(const atlas::LoopBlock& block, int neighbours) {
-  Expr all(1);
-  for (int a = 0; a < block.parallel_rank; ++a) {
-    const Expr extent = max(block.axes[static_cast<size_t>(a)].extent, Expr(0));
-    all *= a + 1 == block.parallel_rank ? ceil_div(extent, Expr(neighbours)) : extent;
-  }
-  return all;
-}
-
 namespace {
 
 // All stages at the points that `point` fixes.

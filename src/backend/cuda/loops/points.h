@@ -20,9 +20,6 @@ Value* take_last(Scope& scope, Value*& rest, const Expr& count);
 /// fewer; 1 where vectors win nothing.
 int neighbours_of(const atlas::Program& program);
 
-/// Threads' share of the points, by `neighbours`.
-Expr shares_of(const atlas::LoopBlock& block, int neighbours);
-
 void emit_points(CudaFunction& k, const Facts& facts, int neighbours);
 
 }  // namespace hologram::cuda

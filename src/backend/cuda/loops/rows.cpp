@@ -15,8 +15,6 @@ using atlas::LoopBlock;
 using atlas::Stage;
 using atlas::StageKind;
 
-constexpr size_t most_copied = 64;  // instructions of a body that is written 16 times
-
 class RowEmitter {
  public:
   RowEmitter(CudaFunction& k, Mapping mapping)
@@ -89,10 +87,7 @@ class RowEmitter {
 
   // How many elements a row has.
   Value* rows(Scope& point) {
-    Expr count(1);
-    for (size_t a = static_cast<size_t>(rank_); a < block_.axes.size(); ++a)
-      count *= max(block_.axes[a].extent, Expr(0));
-    Value* v = emit_expr(point, count).v;
+    Value* v = emit_expr(point, gpu::row_of(block_)).v;
     point.seek();
     return v;
   }
@@ -116,7 +111,7 @@ class RowEmitter {
     for (size_t n = 0; n < slots.size(); ++n) {
       point.seek();
       Value* v = ir_.CreateLoad(k_.type_of(s.running[n].second), slots[n]);
-      if (team_.mapping() == Mapping::warp) v = team_.from(v, k_.i64(0));
+      if (team_.mapping() == Mapping::team) v = team_.from(v, k_.i64(0));
       point.set_accumulator(first + static_cast<int>(n), {v, false});
     }
   }
@@ -129,28 +124,6 @@ class RowEmitter {
 };
 
 }  // namespace
-
-Mapping mapping_of(const atlas::Program& program) {
-  const LoopBlock& b = program.loop();
-  bool reduces = false, serial = false, plain = true, copied = true;
-  for (const Stage& s : b.stages) {
-    reduces = reduces || !s.reductions.empty() || s.kind == StageKind::scan;
-    serial = serial || s.kind == StageKind::serial_row;
-    plain = plain && (s.kind == StageKind::point || s.kind == StageKind::row);
-    copied = copied && s.body.instrs.size() <= most_copied;
-    for (const atlas::Reduction& r : s.reductions) plain = plain && !r.tree;
-  }
-  const bool rows =
-      std::ranges::any_of(b.stages, [](const Stage& s) { return s.kind != StageKind::point; });
-  if (!reduces) return serial || !rows ? Mapping::thread : Mapping::warp;
-  for (const atlas::Buffer& buffer : program.buffers)
-    plain =
-        plain && (buffer.access == atlas::Access::read || buffer.access == atlas::Access::write);
-  for (size_t a = static_cast<size_t>(b.parallel_rank); a < b.axes.size(); ++a)
-    plain = plain && !b.axes[a].extent.has_axes();
-  const bool among_points = b.lane_axis >= 0 && b.lane_axis < b.parallel_rank;
-  return plain && copied && among_points ? Mapping::columns : Mapping::warp;
-}
 
 void emit_rows(CudaFunction& k, Mapping mapping) { RowEmitter(k, mapping).run(); }
 

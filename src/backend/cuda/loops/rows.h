@@ -5,9 +5,6 @@
 
 namespace hologram::cuda {
 
-/// How the rows of a block are laid over threads.
-Mapping mapping_of(const atlas::Program& program);
-
 void emit_rows(CudaFunction& k, Mapping mapping);
 
 }  // namespace hologram::cuda

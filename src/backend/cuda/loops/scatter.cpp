@@ -14,6 +14,8 @@
 #include "backend/cuda/loops/points.h"
 #include "backend/cuda/warp.h"
 #include "codegen/nest.h"
+#include "gpu/loops.h"
+#include "gpu/points.h"
 
 namespace hologram::cuda {
 namespace {
@@ -246,10 +248,9 @@ std::optional<ScatterPlan> plan_scatter(const atlas::Program& program) {
   if (!is_serial(b) || CudaFunction::has_scratch(program)) return std::nullopt;
   const atlas::Body& body = b.stages[0].body;
   ScatterPlan plan;
-  plan.rows = plan.width = Expr(1);
-  for (size_t a = static_cast<size_t>(b.parallel_rank); a < b.axes.size(); ++a)
-    plan.rows *= max(b.axes[a].extent, Expr(0));
-  if (plan.rows.is_const() && plan.rows.constant_value() <= serial_rows) return std::nullopt;
+  plan.rows = gpu::row_of(b);
+  plan.width = Expr(1);
+  if (gpu::at_most(plan.rows, serial_rows)) return std::nullopt;
   const Instr* store = only_store(body);
   if (!store) return std::nullopt;
   const Expr to = store->expr.unbounded();
@@ -273,7 +274,7 @@ std::optional<ScatterPlan> plan_scatter(const atlas::Program& program) {
     const bool names = std::ranges::any_of(
         needed, [&](ValueId id) { return body.instrs[id].expr.unbounded().has_axis(a); });
     (names ? plan.points : plan.columns).push_back(a);
-    if (!names) plan.width *= max(b.axes[static_cast<size_t>(a)].extent, Expr(0));
+    if (!names) plan.width *= gpu::points_of(b.axes, a, a + 1);
   }
   plan.by_rows = plan.width.is_const() && plan.width.constant_value() < few_columns;
   return plan;
@@ -282,8 +283,7 @@ std::optional<ScatterPlan> plan_scatter(const atlas::Program& program) {
 Facts scatter_facts(const atlas::Program& program, const ScatterPlan& plan) {
   Facts facts;
   facts.total = plan.by_rows ? Expr(1) : ceil_div(plan.width, Expr(group_columns));
-  for (int a : plan.points)
-    facts.total *= max(program.loop().axes[static_cast<size_t>(a)].extent, Expr(0));
+  for (int a : plan.points) facts.total *= gpu::points_of(program.loop().axes, a, a + 1);
   facts.threads = threads;
   facts.points = 1;
   facts.parts = max(ceil_div(plan.rows, Expr(32)), Expr(1));

@@ -18,7 +18,7 @@ Team::Team(CudaFunction& k, Mapping mapping) : k_(k), ir_(k.ir), mapping_(mappin
       which = k.thread();
       rank = ir_.getInt32(0);
       break;
-    case Mapping::warp:
+    case Mapping::team:
       which = ir_.CreateLShr(k.thread(), 5);
       rank = ir_.CreateAnd(k.thread(), 31);
       break;
@@ -36,12 +36,12 @@ Value* Team::leads() { return ir_.CreateICmpEQ(rank_, k_.i64(0)); }
 void Team::barrier() { ir_.CreateIntrinsic(Intrinsic::nvvm_barrier0, {}, {}); }
 
 void Team::sync() {
-  if (mapping_ == Mapping::warp) sync_warp(ir_);
+  if (mapping_ == Mapping::team) sync_warp(ir_);
   if (mapping_ == Mapping::columns) barrier();
 }
 
 Value* Team::from(Value* value, Value* rank) {
-  check(mapping_ == Mapping::warp, "cuda: a team that is no warp");
+  check(mapping_ == Mapping::team, "cuda: a team that is no warp");
   return shuffle(ir_, value, ir_.CreateTrunc(rank, ir_.getInt32Ty()), false);
 }
 

@@ -4,16 +4,12 @@
 #include <functional>
 
 #include "backend/cuda/function.h"
+#include "gpu/loops.h"
 
 namespace hologram::cuda {
 
-/// How threads are laid over points and rows.
-enum class Mapping : uint8_t {
-  thread,   ///< a thread for each point, which walks its rows alone
-  warp,     ///< a warp for each point: its lanes are neighbours in the row
-  columns,  ///< 32 points beside each other in a CTA, eight threads for each: lanes are neighbours
-            ///< among points
-};
+using gpu::Mapping;  // teams are warps; of columns, 32 points share a CTA, with eight threads each
+inline constexpr gpu::Teams teams{.columns = true, .scans = true};
 
 /// Values that belong together, one of each in every thread.
 using State = std::vector<Value*>;
@@ -24,12 +20,12 @@ class Team {
  public:
   Team(CudaFunction& k, Mapping mapping);
 
-  static int threads(Mapping m) { return m == Mapping::warp ? 128 : 256; }  ///< of a CTA
+  static int threads(Mapping m) { return m == Mapping::team ? 128 : 256; }  ///< of a CTA
   static int points(Mapping m) {
-    return m == Mapping::thread ? 256 : m == Mapping::warp ? 4 : columns;
+    return m == Mapping::thread ? 256 : m == Mapping::team ? 4 : columns;
   }
   static int members(Mapping m) {
-    return m == Mapping::thread ? 1 : m == Mapping::warp ? 32 : 256 / columns;
+    return m == Mapping::thread ? 1 : m == Mapping::team ? 32 : 256 / columns;
   }
 
   Mapping mapping() const { return mapping_; }

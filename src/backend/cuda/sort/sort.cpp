@@ -16,6 +16,7 @@
 #include "backend/cuda/loops/points.h"
 #include "codegen/nest.h"
 #include "codegen/sort_key.h"
+#include "gpu/points.h"
 
 namespace hologram::cuda {
 namespace {
@@ -285,9 +286,7 @@ Facts emit_sort_block(llvm::Module& module, const atlas::Program& program) {
   const SortPlan plan = plan_sort(b);
   facts.threads = plan.threads;
   facts.points = 1;
-  facts.total = Expr(1);
-  for (int a = 0; a < b.batch_rank; ++a)
-    facts.total *= max(b.axes[static_cast<size_t>(a)].extent, Expr(0));
+  facts.total = gpu::points_of(b.axes, 0, b.batch_rank);
   CudaFunction k(module, program, plan.threads);
   SortEmitter(k, plan).sort_tiles();
   facts.flags = k.flags();

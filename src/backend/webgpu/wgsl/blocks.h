@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/webgpu/wgsl/body.h"
+#include "gpu/points.h"
 
 namespace hologram::webgpu::wgsl {
 
@@ -15,7 +16,5 @@ void write_block(Unit& unit, const atlas::SortBlock& b);
 /// Axes [first, last) of `axes` from the row-major number of a point of theirs, an i32.
 void write_coordinates(Unit& unit, Scope& scope, const std::vector<atlas::Axis>& axes, size_t first,
                        size_t last, const std::string& number);
-/// How many points they have.
-Expr points_of(const std::vector<atlas::Axis>& axes, size_t first, size_t last);
 
 }  // namespace hologram::webgpu::wgsl

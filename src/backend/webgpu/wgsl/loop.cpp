@@ -2,6 +2,7 @@
 #include "backend/webgpu/wgsl/blocks.h"
 #include "backend/webgpu/wgsl/body.h"
 #include "base/error.h"
+#include "gpu/loops.h"
 
 namespace hologram::webgpu::wgsl {
 namespace {
@@ -22,10 +23,7 @@ class LoopWriter {
                       "unit");
     if (block_.axes.size() > static_cast<size_t>(block_.parallel_rank)) {
       rows_ = unit_.fresh("rows");
-      Expr rows(1);
-      for (size_t k = static_cast<size_t>(block_.parallel_rank); k < block_.axes.size(); ++k)
-        rows *= max(block_.axes[k].extent, Expr(0));
-      unit_.line("let {} = {};", rows_, index_text(unit_, rows, scope_));
+      unit_.line("let {} = {};", rows_, index_text(unit_, gpu::row_of(block_), scope_));
     }
     bool first = true;
     for (const Stage& stage : block_.stages) {
@@ -222,18 +220,6 @@ class LoopWriter {
   std::string rows_;
 };
 
-// A workgroup for a point pays where the rows are what is next to each other in memory.
-bool wants_teams(const atlas::LoopBlock& b) {
-  if (b.lane_axis < b.parallel_rank) return false;
-  bool rows = false;
-  for (const Stage& stage : b.stages) rows = rows || stage.kind == StageKind::row;
-  if (!rows) return false;
-  Expr extent(1);
-  for (size_t k = static_cast<size_t>(b.parallel_rank); k < b.axes.size(); ++k)
-    extent *= b.axes[k].extent;
-  return !extent.is_const() || extent.constant_value() >= 32;
-}
-
 // The larger one of its values at the first and at the last point.
 Expr largest(const std::vector<atlas::Axis>& axes, const Expr& e) {
   if (!e.has_axes()) return e;
@@ -266,18 +252,11 @@ void write_coordinates(Unit& unit, Scope& scope, const std::vector<atlas::Axis>&
   }
 }
 
-Expr points_of(const std::vector<atlas::Axis>& axes, size_t first, size_t last) {
-  Expr out(1);
-  for (size_t k = first; k < last; ++k) out *= max(axes[k].extent, Expr(0));
-  return out;
-}
-
 void write_block(Unit& unit, const atlas::LoopBlock& b) {
-  const bool teams = wants_teams(b);
-  unit.entry("main", points_of(b.axes, 0, static_cast<size_t>(b.parallel_rank)), workgroup, teams,
+  const bool teams = gpu::mapping_of(unit.program, {.least_row = 32}) == gpu::Mapping::team;
+  unit.entry("main", gpu::points_of(b.axes, 0, b.parallel_rank), workgroup, teams,
              [&] { LoopWriter(unit, b, teams).write(); });
-  const auto rank = static_cast<size_t>(b.parallel_rank);
-  const Expr rows = largest(b.axes, points_of(b.axes, rank, b.axes.size()));
+  const Expr rows = largest(b.axes, gpu::row_of(b));
   Expr rounds(0);
   for (const Stage& stage : b.stages)
     if (stage.kind != StageKind::point)

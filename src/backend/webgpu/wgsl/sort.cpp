@@ -19,7 +19,7 @@ void write_block(Unit& unit, const atlas::SortBlock& b) {
   auto compare = [&](ir::Op op, const std::string& x, const std::string& y) {
     return arithmetic_text(unit, op, type, type, {x, y});
   };
-  unit.entry("main", points_of(b.axes, 0, element + 1), workgroup, false, [&] {
+  unit.entry("main", gpu::points_of(b.axes, 0, b.batch_rank + 1), workgroup, false, [&] {
     write_coordinates(unit, scope, b.axes, 0, element + 1, "unit");
     const std::string own = scope.axes[static_cast<int>(element)];
     unit.line("var own: {};", held_as(type));
