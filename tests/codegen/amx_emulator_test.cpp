@@ -4,7 +4,7 @@
 #include <bit>
 #include <limits>
 
-#include "support/amx.h"
+#include "emulator/amx.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 

@@ -1,6 +1,6 @@
 # tests/codegen/libs.cmake: compiled programs are compared with the interpreter
 set(LIBS backend/cpu interp schedule atlas ir base)
-set(LINK hologram_test_programs)
+set(LINK hologram_test_programs hologram_amx)
 set(SHARDS 4)
 set(TIMEOUT 1200)
 set(TOGETHER ON)

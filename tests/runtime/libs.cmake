@@ -1,2 +1,3 @@
 # tests/runtime/libs.cmake: files compiled several at a time
+set(LINK hologram_amx)
 set(TOGETHER ON)

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "backend/cpu/variants.h"
-#include "support/amx.h"
+#include "emulator/amx.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 

@@ -1,4 +1,4 @@
-// tests/support/amx.h: AMX on machines without it: a handler of SIGILL that carries the
+// emulator/amx.h: AMX on machines without it: a handler of SIGILL that carries the
 // instructions out.
 //
 // It knows LDTILECFG, STTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILELOADDT1, TILESTORED,
@@ -44,7 +44,9 @@ HOLOGRAM_AMX_RAW inline void copy(void* to, const void* from, size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 
-HOLOGRAM_AMX_RAW inline void clear(void* to, size_t bytes) { asm volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(0) : "memory"); }
+HOLOGRAM_AMX_RAW inline void clear(void* to, size_t bytes) {
+  asm volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(0) : "memory");
+}
 
 /// An instruction's parts.
 struct Decoded {
@@ -58,8 +60,9 @@ struct Decoded {
 
 /// Reads the VEX-encoded instruction of map 0F38 at `code`; length 0 if it is none.
 HOLOGRAM_AMX_RAW inline Decoded decode(const uint8_t* code, const greg_t* registers) {
-  static constexpr int order[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
-                                  REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+  static constexpr int order[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+                                  REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                  REG_R12, REG_R13, REG_R14, REG_R15};
   Decoded d;
   if (code[0] != 0xc4 || (code[1] & 0x1f) != 2) return d;
   bool r = !(code[1] & 0x80), x = !(code[1] & 0x40), b = !(code[1] & 0x20);
@@ -133,7 +136,8 @@ HOLOGRAM_AMX_RAW inline float widen(const uint8_t* bf16) {
 }
 
 /// TDPBF16PS, by the processor's own multiply-adds with subnormal numbers as 0 on both sides.
-__attribute__((target("avx2,fma"))) HOLOGRAM_AMX_RAW inline void dot_bf16(State& s, int c, int a, int b) {
+__attribute__((target("avx2,fma"))) HOLOGRAM_AMX_RAW inline void dot_bf16(State& s, int c, int a,
+                                                                          int b) {
   unsigned old = _mm_getcsr();
   const unsigned flushing = 0x9fc0;  // as after a reset, but subnormal numbers are 0
   asm volatile("ldmxcsr %0" : : "m"(flushing));
@@ -147,7 +151,8 @@ __attribute__((target("avx2,fma"))) HOLOGRAM_AMX_RAW inline void dot_bf16(State&
       for (int n = 0; n < 16; n += 8) {
         __m256i words = _mm256_load_si256(reinterpret_cast<const __m256i*>(&s.data[b][k][4 * n]));
         __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
-        __m256 high = _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(0xffff0000))));
+        __m256 high = _mm256_castsi256_ps(
+            _mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(0xffff0000))));
         _mm256_store_ps(even + n, _mm256_fmadd_ps(x, low, _mm256_load_ps(even + n)));
         _mm256_store_ps(odd + n, _mm256_fmadd_ps(y, high, _mm256_load_ps(odd + n)));
       }
@@ -163,7 +168,8 @@ __attribute__((target("avx2,fma"))) HOLOGRAM_AMX_RAW inline void dot_bf16(State&
 }
 
 /// TDPB[SU][SU]D.
-HOLOGRAM_AMX_RAW inline void dot_bytes(State& s, int c, int a, int b, bool a_signed, bool b_signed) {
+HOLOGRAM_AMX_RAW inline void dot_bytes(State& s, int c, int a, int b, bool a_signed,
+                                       bool b_signed) {
   int columns = s.row_bytes(c) / 4, groups = s.row_bytes(a) / 4;
   for (int m = 0; m < s.rows(c); ++m) {
     uint32_t out[16] = {};
@@ -211,8 +217,8 @@ HOLOGRAM_AMX_RAW inline bool execute(State& s, const Decoded& d) {
   if ((d.opcode != 0x5c && d.opcode != 0x5e) || d.memory) return false;
   int c = d.reg, a = d.rm, b = d.vvvv;
   if (!ready(a) || !ready(b) || c == a || c == b || a == b) return false;
-  if (s.row_bytes(c) % 4 || s.row_bytes(a) % 4 || s.row_bytes(b) != s.row_bytes(c) || s.rows(a) != s.rows(c) ||
-      s.rows(b) != s.row_bytes(a) / 4)
+  if (s.row_bytes(c) % 4 || s.row_bytes(a) % 4 || s.row_bytes(b) != s.row_bytes(c) ||
+      s.rows(a) != s.rows(c) || s.rows(b) != s.row_bytes(a) / 4)
     return false;
   ++s.products;
   s.product_rows += s.rows(c);
