@@ -15,7 +15,8 @@ Samples run in worker processes with a time limit: a crash or a hang costs one s
 operator, the worst of its samples:
   crash, timeout, error (the backend raised), fail (wrong value or metadata),
   nograph (Dynamo never called the backend), nondet (eager is random: only metadata is compared),
-  fallback (right, with operators that the backend left to PyTorch), native (right, without), skip
+  fallback (right, with operators that the backend left to PyTorch or, where HOLOGRAM_BACKEND names a device, kernels to the host),
+  native (right, without), skip
 What goes wrong with the backend --reference too is not ours: such samples count as skip.
 """
 

@@ -15,6 +15,7 @@ PASSED = STATUSES[5:8]
 KEPT = 32  # graphs that samples of other sizes are tried on
 TOGETHER = "several samples"
 FAILED = "a graph that failed to compile"
+HOST = "kernels left to the host"
 DEFAULTS = {
     "backend": "hologram",
     "device": "cpu",  # of the samples; "hologram": operators run there, one by one, beside those on "cpu"
@@ -432,7 +433,8 @@ def load_backend(name: str):
 
         def counts():
             stats = hologram_torch.stats()
-            return {**stats["fallback_ops"], FAILED: stats["failed_graphs"]}
+            elsewhere = "HOLOGRAM_BACKEND" in os.environ
+            return {**stats["fallback_ops"], FAILED: stats["failed_graphs"], HOST: elsewhere * stats["host_runs"]}
 
         return name, counts
     return name, dict

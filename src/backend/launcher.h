@@ -18,6 +18,11 @@ struct Kernel {
   Expr unit_work;                    ///< rough cost of one unit on one core, in picoseconds
   std::shared_ptr<const void> keep;  ///< owns the code
   size_t code_bytes = 0;  ///< memory that was taken for the code; 0 where it is part of a file
+  /// How many buffers and sizes its steps have to give it, where stored code says so itself.
+  struct Takes {
+    size_t buffers, sizes;
+  };
+  std::optional<Takes> takes = {};
 };
 
 /// What a launcher computed from sizes alone; good for every call with these sizes.

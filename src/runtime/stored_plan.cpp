@@ -36,8 +36,8 @@ CodeImage read_places(ByteReader& in, const schedule::Plan& plan, uint64_t last)
 }
 
 // A kernel's code ends where the next one's begins.
-Kernels load_on_device(ByteReader& in, const CodeImage& places, const std::string& code,
-                       const Backend& backend) {
+Kernels load_on_device(ByteReader& in, const schedule::Plan& plan, const CodeImage& places,
+                       const std::string& code, const Backend& backend) {
   Kernels kernels(places.kernels.size());
   for (size_t i = 0; i < kernels.size(); ++i) {
     const uint64_t begin = places.kernels[i].offset;
@@ -45,6 +45,12 @@ Kernels load_on_device(ByteReader& in, const CodeImage& places, const std::strin
     if (begin > end) in.error("kernels that overlap");
     kernels[i] = std::make_shared<const Kernel>(
         backend.load({}, std::string_view(code).substr(begin, end - begin)));
+  }
+  for (const schedule::Step& s : plan.steps) {
+    if (s.kind != schedule::StepKind::kernel) continue;
+    const auto& takes = kernels[static_cast<size_t>(s.program)]->takes;
+    if (takes && (takes->buffers != s.buffers.size() || takes->sizes != s.symbols.size()))
+      in.error("a step of other buffers or sizes than its kernel's");
   }
   return kernels;
 }
@@ -58,7 +64,7 @@ std::shared_ptr<Executable> load_stored(const StoredPlan& stored,
   if (stored.code.empty()) in.error("no code");
   if (runtime->device()) {
     const CodeImage places = read_places(in, plan, stored.code.size());
-    Kernels kernels = load_on_device(in, places, stored.code, runtime->backend());
+    Kernels kernels = load_on_device(in, plan, places, stored.code, runtime->backend());
     auto launcher =
         runtime->backend().launcher(entry_steps(plan), kernels, runtime->kernels().disk());
     return Executable::of_plan(std::move(plan), std::move(kernels), std::move(launcher),

@@ -71,6 +71,8 @@ TEST(Stored, IsRefusedWhereItsLineDoesNotHoldTogether) {
       {"[0,1]", "[0,2]"},
       {"\"threads\":64", "\"threads\":0"},
       {"]}\n", "]} \n"},
+      {"return", "re\x1btur"},
+      {"return", "retur\xe2\x82\xac"},
   };
   for (const auto& [from, to] : wrong) {
     std::string damaged = text;

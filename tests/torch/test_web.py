@@ -8,6 +8,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+import damaged
 import hologram
 import numpy as np
 import pytest
@@ -127,6 +128,7 @@ def test_node_gives_the_bits_of_this_machine(tmp_path):
     needs("node")
     write_cases(tmp_path)
     write_tokens(tmp_path)
+    damaged.write_all(tmp_path, [ISA, "wgsl"], 8, 100)
     tests = sorted(str(p) for p in (ROOT / "js/tests").glob("*.test.mjs"))
     done = subprocess.run(
         ["node", "--test", "--test-reporter=spec", *tests],

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import damaged
 import hologram
 import hologram_torch
 import numpy as np
@@ -138,3 +139,26 @@ def test_texts_are_added_and_damage_is_refused(tmp_path):
         hologram.load(path, backend="webgpu", trust=True)(x)
     with pytest.raises(NotImplementedError, match="reassociate"):
         hologram_torch.export(nn.Softmax(-1), (torch.from_numpy(x),), path, isas=["wgsl"], reproducible=True)
+
+
+@pytest.mark.parametrize("honest", [True, False], ids=["accidents", "hostile"])
+def test_damage_in_every_part(tmp_path, honest):
+    """Wrong bits end in an error that names the file; with checksums made right, in that or in values."""
+    path, ends = tmp_path / "m.holo", {}
+    ids = damaged.write(path, ["wgsl"])
+    content = path.read_bytes()
+    files = [*damaged.drawn(content, 8 if honest else 25, honest)]
+    if honest:
+        files += [(f"{n} bytes", content[:n]) for begin, end in damaged.parts(content).values() for n in (begin, (begin + end) // 2)]
+    for words, changed in files:
+        path.write_bytes(changed)
+        try:
+            hologram.load(path, backend="webgpu", trust=True, verify="full" if honest else "index")(ids)
+            end = "values"
+        except (hologram.HologramError, NotImplementedError) as error:
+            end = "refused"
+            named = str(path) in str(error) or not honest  # what a call finds wrong is not told of the file
+            assert named and str(error).replace("\n", "").isprintable(), words
+        assert end == "refused" or not honest, words
+        ends[end] = ends.get(end, 0) + 1
+    assert ends["refused"] > len(files) // 3

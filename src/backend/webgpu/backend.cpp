@@ -53,7 +53,7 @@ class WebBackend final : public BesideHost {
       kernel->module = std::move(*module);
       kernel->pipelines = pipelines_of(device_, kernel->module, facts().fused);
     }
-    return {kernel.get(), Expr(1), Expr(1), Expr(1), kernel};
+    return {kernel.get(), Expr(1), Expr(1), Expr(1), kernel, 0, kernel->takes()};
   }
 
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
@@ -108,7 +108,7 @@ class WebBackend final : public BesideHost {
     kernel->num_symbols = static_cast<size_t>(stored.num_symbols);
     kernel->module = std::move(stored.module);
     kernel->pipelines = pipelines_of(device_, kernel->module, facts().fused);
-    return {kernel.get(), Expr(1), Expr(1), Expr(1), kernel};
+    return {kernel.get(), Expr(1), Expr(1), Expr(1), kernel, 0, kernel->takes()};
   }
   const Facts& facts() const {
     std::call_once(probed_, [&] { facts_ = probe(memory_); });

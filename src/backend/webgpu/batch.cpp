@@ -27,6 +27,12 @@ uint64_t behind_begin(const std::byte* address) {
 
 }  // namespace
 
+Kernel::Takes RenderedKernel::takes() const {
+  const auto given = std::ranges::count_if(
+      buffers, [](const atlas::Buffer& b) { return b.access != atlas::Access::scratch; });
+  return {static_cast<size_t>(given), num_symbols};
+}
+
 uint64_t spare_bytes(size_t most_buffers) { return alignment * (1 + most_buffers); }
 
 uint64_t word_bytes(const RenderedKernel& k) {

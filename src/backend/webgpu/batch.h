@@ -17,6 +17,8 @@ struct RenderedKernel {
   std::vector<atlas::Buffer> buffers;  ///< all of the program's
   size_t num_symbols = 0;
   wgsl::Module module;
+
+  Kernel::Takes takes() const;
 };
 
 /// What of a device bounds launches.

@@ -277,7 +277,7 @@ class GpuBackend final : public RefusingBackend {
     kernel->module = std::move(stored.module);
     kernel->number = gpu_kernel(code.data(), code.size());
     kernel->module.text.clear();
-    return {kernel.get(), Expr(1), Expr(1), Expr(1), kernel};
+    return {kernel.get(), Expr(1), Expr(1), Expr(1), kernel, 0, kernel->takes()};
   }
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                      std::span<const std::shared_ptr<const Kernel>> kernels,

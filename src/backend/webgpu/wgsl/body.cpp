@@ -180,7 +180,10 @@ void BodyWriter::load(const Instr& i, ValueId id) {
   const std::string at = index_text(unit_, i.expr, scope_, &clamped_);
   if (i.args[0] == no_value) return bind(id, i.type, unit_.load(i.buffer, at));
   const std::string name = unit_.fresh("v");
-  unit_.line("var {}: {};", name, held_as(i.type));  // 0
+  // Without a value a variable keeps the one of the loop's last round (wgpu-native 29).
+  unit_.line("var {}: {} = {};", name, held_as(i.type),
+             is_float(i.type) ? fmt::format("{}(0u)", unit_.helper("special"))
+                              : constant_text(unit_, i.type, 0));
   unit_.block([&] { unit_.line("{} = {};", name, unit_.load(i.buffer, at)); }, "if ({})",
               value(i.args[0]));
   values_[id].text = name;
@@ -218,28 +221,42 @@ bool BodyWriter::narrow_arithmetic(const Instr& i, ValueId id) {
   return true;
 }
 
-// Sums may be reassociated: (a + b) - b is folded to a. A sum that meets one of its own operands
-// again, or a second constant, is hidden behind an exclusive or with 0.
+// Operations that round. Drivers may take them for those on real numbers: (a + b) + 1 becomes
+// (a + 1) + b, a * 0 becomes 0, 1 / (1 / a) becomes a, and a + b == a becomes b == 0.
+static bool rounds(const Instr& i) {
+  using ir::Op;
+  if (i.code != Code::arithmetic || i.type != DType::f32) return false;
+  return i.op == Op::add || i.op == Op::sub || i.op == Op::mul || i.op == Op::div ||
+         i.op == Op::sqrt || i.op == Op::fma;
+}
+
+// So what one leaves is hidden from the next: an exclusive or with a zero is between them. Of a
+// truth value as a float too, by which a product would become a choice.
 bool BodyWriter::hides(const Instr& i, ValueId id) const {
-  auto sum = [](const Instr& x) {
-    return x.code == Code::arithmetic && x.type == DType::f32 &&
-           (x.op == ir::Op::add || x.op == ir::Op::sub);
-  };
-  if (!sum(i)) return false;
-  auto constant = [&](ValueId v) { return body_->instrs[v].code == Code::constant; };
-  return std::ranges::any_of(body_->instrs, [&](const Instr& user) {
-    if (!sum(user) || (user.args[0] != id && user.args[1] != id)) return false;
-    const ValueId other = user.args[user.args[0] == id ? 1 : 0];
-    return other == i.args[0] || other == i.args[1] ||
-           (constant(other) && (constant(i.args[0]) || constant(i.args[1])));
-  });
+  const bool truth =
+      i.code == Code::arithmetic && i.op == ir::Op::cast && i.from == DType::b8 && is_float(i.type);
+  return (rounds(i) || truth) && std::ranges::any_of(body_->instrs, [&](const Instr& user) {
+           return user.code == Code::arithmetic &&
+                  std::ranges::find(user.args, id) != user.args.end();
+         });
+}
+
+// Likewise constants that are 0, and an operand that stands on both sides.
+std::string BodyWriter::operand(const Instr& i, size_t k) {
+  const Instr& from = body_->instrs[i.args[k]];
+  const bool chosen = i.op == ir::Op::select && i.type == DType::f32 && k > 0;
+  const bool zero = from.code == Code::constant && static_cast<uint32_t>(from.bits) << 1 == 0;
+  if (zero && (rounds(i) || chosen))
+    return fmt::format("{}(0x{:x}u)", unit_.helper("special"), static_cast<uint32_t>(from.bits));
+  const bool twice = k == 1 && i.args[0] == i.args[1] &&
+                     (i.op == ir::Op::sub || i.op == ir::Op::div) && rounds(i);
+  return twice ? fmt::format("{}({})", unit_.helper("hidden"), value(i.args[k])) : value(i.args[k]);
 }
 
 void BodyWriter::arithmetic(const Instr& i, ValueId id) {
   if (narrow_arithmetic(i, id)) return;
   std::vector<std::string> args;
-  for (ValueId a : i.args)
-    if (a != no_value) args.push_back(value(a));
+  for (size_t k = 0; k < i.args.size() && i.args[k] != no_value; ++k) args.push_back(operand(i, k));
   std::string text = arithmetic_text(unit_, i.op, i.type, i.from, args);
   if (hides(i, id)) text = fmt::format("{}({})", unit_.helper("hidden"), text);
   bind(id, atlas::result_type(i), text);

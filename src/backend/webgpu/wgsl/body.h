@@ -43,6 +43,7 @@ class BodyWriter {
   void arithmetic(const atlas::Instr& i, atlas::ValueId id);
   bool narrow_arithmetic(const atlas::Instr& i, atlas::ValueId id);
   bool hides(const atlas::Instr& i, atlas::ValueId id) const;
+  std::string operand(const atlas::Instr& i, size_t k);
 
   Unit& unit_;
   const Scope& scope_;

@@ -37,29 +37,41 @@ const std::vector<Helper>& helpers() {
 }
 )"},
       // Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms
-      // using rounding to odd", 2008. Halves of factors have products without rounding.
+      // using rounding to odd", 2008. Halves of factors have products without rounding. A product
+      // that is too large may come back by c: it and c are scaled then.
       {"fused",
        {"hidden", "is_finite", "two_sum"},
        R"(override has_fma: bool = false;
 fn fused(a: f32, b: f32, c: f32) -> f32 {
   if (has_fma) { return fma(a, b, c); }
-  let p = hidden(a * b);
+  var x = a;
+  var y = c;
+  var scale = 1.0;
+  var p = hidden(a * b);
   let s = hidden(p + c);
-  if (!is_finite(s)) { return select(s, c, is_finite(a) && is_finite(b) && !is_finite(c)); }
-  let ah = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
-  let al = hidden(a - ah);
+  if (!is_finite(s)) {
+    if (!is_finite(a) || !is_finite(b)) { return s; }
+    if (!is_finite(c)) { return c; }
+    x = a * 0.25;
+    y = c * 0.25;
+    scale = 4.0;
+    p = hidden(x * b);
+    if (!is_finite(p)) { return p; }
+  }
+  let ah = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
+  let al = hidden(x - ah);
   let bh = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
   let bl = hidden(b - bh);
   let e = al * bl - hidden(hidden(hidden(p - ah * bh) - al * bh) - ah * bl);
-  let low = two_sum(c, e);
+  let low = two_sum(y, e);
   let high = two_sum(p, low.x);
   let rest = two_sum(low.y, high.y);
   var odd = bitcast<u32>(rest.x);
   if (rest.y != 0.0 && (odd & 1u) == 0u) {
     odd = select(odd - 1u, odd + 1u, (rest.y > 0.0) == (rest.x > 0.0));
   }
-  if (odd << 1u == 0u) { return high.x; }
-  return high.x + bitcast<f32>(odd);
+  if (odd << 1u == 0u) { return high.x * scale; }
+  return (high.x + bitcast<f32>(odd)) * scale;
 }
 )"},
       {"special",
@@ -120,11 +132,12 @@ fn fused(a: f32, b: f32, c: f32) -> f32 {
   return smaller(x, y);
 }
 )"},
+      // A choice between -1 and a 0 that is known becomes the negative of 1 or 0: -0.
       {"sign_of",
-       {"is_nan"},
+       {"is_nan", "special"},
        R"(fn sign_of(x: f32) -> f32 {
   if (is_nan(x)) { return 0.0; }
-  return select(select(0.0, -1.0, x < 0.0), 1.0, x > 0.0);
+  return select(select(special(0u), -1.0, x < 0.0), 1.0, x > 0.0);
 }
 )"},
       {"with_sign",

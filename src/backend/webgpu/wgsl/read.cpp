@@ -1,4 +1,5 @@
 // backend/webgpu/wgsl/read.cpp: how a stored text is launched, by its first line.
+#include <algorithm>
 #include <charconv>
 
 #include "backend/webgpu/wgsl/module.h"
@@ -120,6 +121,9 @@ void read_dispatch(Line& in, Stored& out) {
 }  // namespace
 
 Stored read(std::string_view text) {
+  // Compilers quote what they refuse, and wgpu-native's ends the process over some characters.
+  if (!std::ranges::all_of(text, [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }))
+    refuse("characters that are not printed");
   Stored out;
   out.module.text = text;
   Line in(text.substr(0, text.find('\n')));
