@@ -25,8 +25,10 @@ using runtime::Runtime;
 
 std::shared_ptr<Executable> compile(const ir::Graph& graph, std::shared_ptr<Runtime> runtime,
                                     std::vector<bool> static_parameters, bool reproducible,
-                                    bool fast, std::optional<bool> graphs, bool host_operands) {
-  CompileOptions options{reproducible, fast, std::move(static_parameters), graphs, host_operands};
+                                    bool fast, std::optional<bool> graphs, bool host_operands,
+                                    bool quickly) {
+  CompileOptions options{reproducible, fast,          std::move(static_parameters),
+                         graphs,       host_operands, quickly};
   nb::gil_scoped_release release;
   auto executable = Executable::compile(graph, options, std::move(runtime));
   tell_notices();
@@ -172,8 +174,8 @@ nb::list costs(const Executable& e, const std::vector<int64_t>& symbols) {
   return out;
 }
 
-// One stage of every program's translation: "atlas", "llvm", "asm", "ptx", "sass" or "wgsl"; nothing
-// for a stage that the backend lacks.
+// One stage of every program's translation: "atlas", "llvm", "asm", "ptx", "sass" or "wgsl";
+// nothing for a stage that the backend lacks.
 std::vector<std::string> dump(const Executable& e, std::string_view stage) {
   std::vector<std::string> out;
   for (const atlas::Program& p : e.plan().programs) {
@@ -315,6 +317,8 @@ void bind_executable(nb::module_& m) {
           "device", [](Executable& e) { return e.runtime().backend().describe(); },
           "The device that it runs on, in words; empty: nothing beyond the backend's name.")
       .def_prop_ro("report", &report_of)
+      .def("finish", &Executable::finish, nb::call_guard<nb::gil_scoped_release>(),
+           "Compiles well what was compiled quickly, for calls that begin from then on.")
       .def_prop_ro("cached_bytes", &Executable::cached_bytes)
       .def_prop_ro(
           "cached_values",
@@ -343,9 +347,11 @@ void bind_executable(nb::module_& m) {
       "compile", &compile, nb::arg("graph"), nb::arg("runtime"),
       nb::arg("static_parameters") = std::vector<bool>(), nb::arg("reproducible") = false,
       nb::arg("fast") = false, nb::arg("graphs") = nb::none(), nb::arg("host_operands") = false,
+      nb::arg("quickly") = false,
       "Compiles a graph into an Executable. `graphs`: whether a GPU gets runs of launches as one; "
       "None: where that is likely to be faster. `host_operands`: whether calls bring arrays of the "
-      "host, of which a device keeps copies of the static ones.");
+      "host, of which a device keeps copies of the static ones. `quickly`: kernels that are not in "
+      "the cache may be slow ones until finish().");
 }
 
 }  // namespace hologram::python

@@ -8,6 +8,7 @@ perhaps not row-major), a read or a write for which that matters is a TraceError
 """
 
 import operator
+import sys
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -351,17 +352,25 @@ _WRITES: dict[Any, tuple[int, Any]] = {
 }
 _WRITES |= {np.copyto: (0, _copyto), np.ndarray.fill: (0, _fill), np.ndarray.partition: (0, None)}
 _WRITES[np.ndarray.sort] = (0, lambda a, axis=-1, **options: FUNCTIONS[np.sort](a, axis=axis, **options))
-_WRITES |= {kind.shuffle: (1, None) for kind in (np.random.Generator, np.random.RandomState)}
 _REFUSED = {np.ndarray.resize, np.ndarray.setflags, np.ndarray.setfield, np.ndarray.getfield, np.ndarray.byteswap}
+
+
+def _write(function: Any) -> Optional[tuple[int, Any]]:
+    """(the argument that the function writes, what gives its new value or None); None: it writes none."""
+    random = sys.modules.get("numpy.random")  # which takes milliseconds to import: who has its functions did
+    if random is not None and function in (random.Generator.shuffle, random.RandomState.shuffle):
+        return 1, None
+    return _WRITES.get(function)
 
 
 def write_argument(tracer: Any, function: Any, args: Any, kwargs: Any, name: str) -> bool:
     """Whether the function is one that writes an argument; then it has been written."""
     if function in _REFUSED or (function is np.nan_to_num and not kwargs.get("copy", (*args, True, True)[1])):
         raise TraceError(f"hologram.jit: {name} in place is not supported")
-    if hasattr(function, "writes") or (function not in _WRITES and not name.endswith(".at")):
+    write = _write(function)
+    if hasattr(function, "writes") or (write is None and not name.endswith(".at")):
         return False
-    position, lowering = _WRITES.get(function, (0, None))
+    position, lowering = write or (0, None)
     target = args[position] if len(args) > position else None
     if not isinstance(target, Array):
         raise TraceError(f"hologram.jit: {name} writes an array that is not part of the traced program; make it there")

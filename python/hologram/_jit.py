@@ -48,9 +48,12 @@ def jit(function: Optional[Callable[..., Any]] = None, *, reproducible: bool = F
 class Jitted:
     """What `hologram.jit` returns: call it like the function."""
 
-    def __init__(self, function: Callable[..., Any], reproducible: bool, fast: bool, recorder: Any = _steps.Recorder) -> None:
+    def __init__(
+        self, function: Callable[..., Any], reproducible: bool, fast: bool, recorder: Any = _steps.Recorder, quickly: bool = False
+    ) -> None:
         self._function, self._recorder = function, recorder
-        self._options = {"reproducible": reproducible, "fast": fast}
+        self._options = {"reproducible": reproducible, "fast": fast, "quickly": quickly}
+        self.unfinished = quickly  # whether there may be graphs for finish()
         self._graphs: dict[Any, list[_Compiled]] = {}  # by nesting; both in the order of their last use, lists from the latest
         self._flat: list[_Compiled] = []
         self._quick: Any = None  # the steps of the first of _flat as one function
@@ -90,6 +93,7 @@ class Jitted:
         if traced is not None and out is None:  # called by a function that is traced: part of that
             return _creation.seen(self._function, traced.tracer)(*args, **kwargs)
         compiled = _compile(self._function, structure, flat, self._options, self._names, self._recorder)
+        self.unfinished = self._options["quickly"]
         results = compiled.call(flat, out)
         assert results is not None, "a graph must fit the arguments it was traced with"
         graphs = self._graphs[structure] = self._graphs.pop(structure, graphs)
@@ -122,6 +126,12 @@ class Jitted:
     def reports(self) -> list[dict[str, Any]]:
         """What compiling did, by graph: operations before and after, kernels, milliseconds by stage."""
         return [e.report for graphs in self._graphs.values() for compiled in graphs for e in compiled.executables]
+
+    def finish(self) -> None:
+        """Compiles well what was compiled quickly, while calls go on."""
+        self.unfinished = False
+        for executable in [e for graphs in [*self._graphs.values()] for compiled in [*graphs] for e in compiled.executables]:
+            executable.finish()
 
     def stats(self) -> dict[str, dict[str, int]]:
         """`fallback_ops`: what NumPy computed, as no graph can: name -> calls."""

@@ -59,6 +59,11 @@ class Backend {
 
   /// Code for a verified program (before expand_math), in a form that can be stored; see load().
   virtual std::string compile(const atlas::Program& program) const = 0;
+  /// The same in much less time, for code that computes the same bits more slowly; nothing where
+  /// that is no gain.
+  virtual std::optional<std::string> compile_quickly(const atlas::Program&) const {
+    return std::nullopt;
+  }
   /// Makes what compile() returned a kernel. Throws Error(corrupt) for anything else. A program
   /// without buffers: `code` is one kernel's piece of what image() laid out, and says all that is
   /// needed of its program; asked of devices' backends alone.
@@ -73,6 +78,12 @@ class Backend {
   virtual std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                              std::span<const std::shared_ptr<const Kernel>> kernels,
                                              CodeStore& store) const = 0;
+  /// The same without compiling anything, for calls that take a little longer; null: launcher()
+  /// compiles nothing.
+  virtual std::unique_ptr<Launcher> quick_launcher(
+      std::span<const atlas::EntryStep>, std::span<const std::shared_ptr<const Kernel>>) const {
+    return nullptr;
+  }
   /// How often things happened so far that statistics name, in a fixed order.
   virtual std::vector<std::pair<std::string_view, uint64_t>> counts() const { return {}; }
   /// What so far went another way than it should, and was no error: each in words, once.

@@ -14,14 +14,11 @@ namespace hologram {
 
 class NativeLauncher final : public Launcher {
  public:
-  /// `keep` owns the code of `run_all`, which takes `code_bytes`.
+  /// `keep` owns the code of `run_all`, which takes `code_bytes`. Null: steps are walked here.
   NativeLauncher(std::span<const atlas::EntryStep> steps,
                  std::span<const std::shared_ptr<const Kernel>> kernels, atlas::EntryFn run_all,
                  std::shared_ptr<const void> keep, size_t code_bytes = 0)
-      : steps_(steps, kernels),
-        run_all_(run_all),
-        keep_(std::move(keep)),
-        code_bytes_(code_bytes) {
+      : steps_(steps, kernels), run_all_(run_all), keep_(std::move(keep)), code_bytes_(code_bytes) {
     for (const auto& k : kernels) codes_.push_back(k->code);
   }
 
@@ -44,7 +41,7 @@ class NativeLauncher final : public Launcher {
   int32_t run(CallFrame& frame, const Prepared& prepared) const override {
     fill(frame, prepared);
     const auto& sizes = static_cast<const Sizes&>(prepared);
-    return sizes.groups.empty() ? run_all_(&frame) : run_groups(frame, prepared);
+    return sizes.groups.empty() && run_all_ ? run_all_(&frame) : run_groups(frame, prepared);
   }
 
   int32_t run_step(CallFrame& frame, const Prepared& prepared, size_t s) const override {

@@ -1,6 +1,7 @@
 // codegen/module.cpp: what runs on the generated IR, and its translation to an object.
 #include "codegen/module.h"
 
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/Analysis/AssumptionCache.h>
@@ -21,6 +22,7 @@
 #include <llvm/IR/PassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetOptions.h>
 #include <llvm/Transforms/IPO/AlwaysInliner.h>
@@ -28,14 +30,42 @@
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
 
+#include <mutex>
+
 #include "base/error.h"
 
 namespace hologram::codegen {
 namespace {
 
 // Of kernels beyond this many instructions. LLVM's loop strength reduction compares all addresses
-// of a loop with each other: seconds where they are hundreds, which no register would hold anyway.
-constexpr unsigned most_reduced = 4000;
+// of a loop with each other: half the time of a kernel where they are dozens, seconds where they
+// are hundreds, which no register would hold anyway.
+constexpr unsigned most_reduced = 700;
+
+// What of LLVM's list for unoptimised code, with the register allocator of its other lists, takes
+// more time than it saves in few calls.
+constexpr llvm::StringRef left_out[] = {"Machine Instruction Scheduler", "Stack Slot Coloring",
+                                        "Machine Copy Propagation Pass",
+                                        "Machine Loop Invariant Code Motion"};
+
+class WithoutLateImprovements final : public llvm::OptPassGate {
+ public:
+  bool shouldRunPass(llvm::StringRef pass, llvm::StringRef) override {
+    return !llvm::is_contained(left_out, pass);
+  }
+  bool isEnabled() const override { return true; }
+};
+
+// LLVM's allocator for unoptimised code keeps nothing in registers from one block to the next: sums
+// of products would be read and written at each step. Its option matters to quick machines alone.
+void allocate_registers_well() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    auto& options = llvm::cl::getRegisteredOptions();
+    if (auto found = options.find("optimize-regalloc"); found != options.end())
+      found->second->addOccurrence(1, "optimize-regalloc", "true");
+  });
+}
 
 class WithoutStrengthReduction final : public llvm::OptPassGate {
  public:
@@ -47,16 +77,19 @@ class WithoutStrengthReduction final : public llvm::OptPassGate {
 
 }  // namespace
 
-std::unique_ptr<llvm::TargetMachine> make_machine(const TargetTraits& traits) {
+std::unique_ptr<llvm::TargetMachine> make_machine(const TargetTraits& traits, Effort effort) {
+  const bool quick = effort == Effort::quick;
+  if (quick) allocate_registers_well();
   std::string error;
   const llvm::Target* t = llvm::TargetRegistry::lookupTarget(traits.triple, error);
   if (!t) fail(ErrorCode::internal, "internal error in codegen: {}", error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   options.EmulatedTLS = false;
-  std::unique_ptr<llvm::TargetMachine> machine(
-      t->createTargetMachine(traits.triple, traits.cpu, traits.features, options, llvm::Reloc::PIC_,
-                             llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
+  std::unique_ptr<llvm::TargetMachine> machine(t->createTargetMachine(
+      traits.triple, traits.cpu, traits.features, options, llvm::Reloc::PIC_,
+      llvm::CodeModel::Small, quick ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default,
+      true));
   check(machine != nullptr, "codegen: no TargetMachine");
   return machine;
 }
@@ -134,7 +167,11 @@ std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool a
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream out(buffer);
   static WithoutStrengthReduction gate;
-  if (module.getInstructionCount() > most_reduced) module.getContext().setOptPassGate(gate);
+  static WithoutLateImprovements quick_gate;
+  if (machine.getOptLevel() == llvm::CodeGenOptLevel::None)
+    module.getContext().setOptPassGate(quick_gate);
+  else if (module.getInstructionCount() > most_reduced)
+    module.getContext().setOptPassGate(gate);
   llvm::legacy::PassManager passes;
   auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
   check(!machine.addPassesToEmitFile(passes, out, nullptr, kind),

@@ -12,7 +12,8 @@
 namespace hologram::codegen {
 
 /// Throws Error(internal) for a triple whose target LLVM has not been told of.
-std::unique_ptr<llvm::TargetMachine> make_machine(const TargetTraits& traits);
+std::unique_ptr<llvm::TargetMachine> make_machine(const TargetTraits& traits,
+                                                  Effort effort = Effort::full);
 
 /// An empty module for this machine.
 std::unique_ptr<llvm::Module> make_module(const char* name, llvm::LLVMContext& context,

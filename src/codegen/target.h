@@ -1,9 +1,16 @@
 // codegen/target.h: what the kit asks of the machine that a function is for.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace hologram::codegen {
+
+/// How much LLVM is to do for a function. The bits that it computes are the same.
+enum class Effort : uint8_t {
+  full,
+  quick,  ///< a third of the time, for code that takes up to a few times as long
+};
 
 /// The name of a kernel's function in its module and object.
 inline constexpr const char* kernel_symbol = "hologram_kernel";

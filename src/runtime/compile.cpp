@@ -58,19 +58,41 @@ void side_by_side(size_t n, const std::function<void(size_t)>& work) {
   if (error) std::rethrow_exception(error);
 }
 
-void Executable::load_kernels() {
-  kernels_.resize(plan_.programs.size());
+std::vector<std::shared_ptr<const Kernel>> Executable::load_kernels(Quality quality,
+                                                                    CompileReport& report) {
+  std::vector<std::shared_ptr<const Kernel>> kernels(plan_.programs.size());
   std::atomic<int> count[4] = {};
   side_by_side(plan_.programs.size(), [&](size_t i) {
     KernelSource source;
-    kernels_[i] = runtime_->kernels().get(plan_.programs[i], plan_.fingerprints[i], &source);
+    kernels[i] =
+        runtime_->kernels().get(plan_.programs[i], plan_.fingerprints[i], &source, quality);
     ++count[static_cast<int>(source)];
   });
   auto from = [&](KernelSource source) { return count[static_cast<int>(source)].load(); };
-  report_.memory_hits = from(KernelSource::memory);
-  report_.builtin = from(KernelSource::builtin);
-  report_.disk_hits = from(KernelSource::disk);
-  report_.compiled = from(KernelSource::compiled);
+  report.memory_hits = from(KernelSource::memory);
+  report.builtin = from(KernelSource::builtin);
+  report.disk_hits = from(KernelSource::disk);
+  report.compiled = from(KernelSource::compiled);
+  return kernels;
+}
+
+std::shared_ptr<Code> Executable::link(std::vector<std::shared_ptr<const Kernel>> kernels,
+                                       Quality quality) const {
+  const Backend& backend = runtime_->backend();
+  auto code = std::make_shared<Code>();
+  code->kernels = std::move(kernels);
+  if (quality == Quality::any) code->launcher = backend.quick_launcher(entry_steps_, code->kernels);
+  if (!code->launcher)
+    code->launcher = backend.launcher(entry_steps_, code->kernels, runtime_->kernels().disk());
+  code->launcher->set_graphs(graphs_);
+  return code;
+}
+
+void Executable::finish() {
+  if (!provisional_) return;
+  CompileReport nobodys;  // report() is what compile() did
+  set_code(link(load_kernels(Quality::best, nobodys), Quality::best));
+  provisional_ = false;
 }
 
 schedule::Plan plan_for(const ir::Graph& graph, const CompileOptions& options,
@@ -119,14 +141,17 @@ std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
   CompileReport& report = e->report_;
   Runtime& shared = *e->runtime_;
   e->plan_ = plan_for(graph, options, shared.backend(), report);
+  const Quality quality = options.quickly ? Quality::any : Quality::best;
+  std::vector<std::shared_ptr<const Kernel>> kernels;
   {
     Stopwatch watch(report.milliseconds["codegen"]);
-    e->load_kernels();
+    kernels = e->load_kernels(quality, report);
   }
   if (options.host_operands && shared.device()) e->keep_on_device(options.static_parameters);
   e->prepare();
-  e->set_launcher(shared.backend().launcher(e->entry_steps_, e->kernels_, shared.kernels().disk()));
-  e->launcher_->set_graphs(options.graphs);
+  e->graphs_ = options.graphs;
+  e->set_code(e->link(std::move(kernels), quality));
+  e->provisional_ = options.quickly;
   report.ops_canonical = e->plan_.canonical_ops;
   report.kernels = static_cast<int>(e->plan_.programs.size());
   report.steps = static_cast<int>(e->plan_.steps.size());

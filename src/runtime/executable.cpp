@@ -170,10 +170,18 @@ std::shared_ptr<void> Executable::keep_copy(const void* host, size_t bytes, Outp
   return copy;
 }
 
-void Executable::set_launcher(std::unique_ptr<Launcher> launcher) {
-  launcher_ = std::move(launcher);
-  code_bytes_ = launcher_->code_bytes();
-  runtime_->executables().code += code_bytes_;
+void Executable::set_code(std::shared_ptr<const Code> code) {
+  const size_t bytes = code->launcher->code_bytes();
+  std::vector<std::unique_ptr<Frame>> frames;
+  std::lock_guard lock(mutex_);
+  runtime_->executables().code += bytes - std::exchange(code_bytes_, bytes);
+  frames.swap(idle_);
+  code_.swap(code);
+}
+
+std::shared_ptr<const Code> Executable::code() const {
+  std::lock_guard lock(mutex_);
+  return code_;
 }
 
 Executable::~Executable() {
@@ -187,13 +195,16 @@ std::shared_ptr<Executable> Executable::of_plan(schedule::Plan plan,
                                                 std::shared_ptr<Runtime> runtime) {
   std::shared_ptr<Executable> e(new Executable(std::move(runtime)));
   e->plan_ = std::move(plan);
-  e->kernels_ = std::move(kernels);
   e->prepare();
-  e->set_launcher(std::move(launcher));
+  auto code = std::make_shared<Code>();
+  code->kernels = std::move(kernels);
+  code->launcher = std::move(launcher);
+  e->set_code(std::move(code));
   return e;
 }
 
 std::unique_ptr<Frame> Executable::lease() {
+  std::shared_ptr<const Code> code;
   {
     std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
@@ -201,6 +212,7 @@ std::unique_ptr<Frame> Executable::lease() {
       idle_.pop_back();
       return frame;
     }
+    code = code_;
   }
   auto frame = std::make_unique<Frame>();
   frame->slots.resize(plan_.slots.size());
@@ -208,12 +220,13 @@ std::unique_ptr<Frame> Executable::lease() {
   frame->buffers.resize(num_buffers_ + 1);
   frame->arguments.resize(num_arguments_ + 1);
   frame->offsets.resize(plan_.slots.size());
+  frame->code = std::move(code);
   return frame;
 }
 
 void Executable::give_back(std::unique_ptr<Frame> frame) {
   std::lock_guard lock(mutex_);
-  if (idle_.size() < 64) idle_.push_back(std::move(frame));
+  if (idle_.size() < 64 && frame->code == code_) idle_.push_back(std::move(frame));
 }
 
 void Executable::bind(Frame& frame, int slot, void* address) const {
@@ -244,7 +257,7 @@ void Executable::size(Frame& frame) const {
     for (size_t i = 0; i < step.symbols.size(); ++i)
       arguments[i] = step.symbols[i].eval(frame.symbols);
   }
-  frame.prepared = launcher_->prepare(frame.arguments.data(), frame.threads);
+  frame.prepared = frame.code->launcher->prepare(frame.arguments.data(), frame.threads);
   for (size_t i = 0; i < plan_.slots.size(); ++i)
     if (plan_.slots[i].kind == SlotKind::arena)
       frame.offsets[i] = plan_.slots[i].offset.eval(frame.symbols);
@@ -335,7 +348,7 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
     size(frame);
   }
   Lease lease(*runtime_, frame.arena_bytes, plan_.boundary_bytes,
-              launcher_->workspace_bytes(*frame.prepared), outputs, frame);
+              frame.code->launcher->workspace_bytes(*frame.prepared), outputs, frame);
   bind_all(arguments, outputs, lease, frame);
   Kept computed;
   Kept& kept = arguments.kept ? *arguments.kept : computed;
@@ -370,7 +383,7 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   const std::shared_ptr<Tracer> tracer = runtime_->tracer();
   int32_t status = arguments.observer || tracer
                        ? run_steps(entry, *frame.prepared, frame, arguments.observer, tracer.get())
-                       : launcher_->run(entry, *frame.prepared);
+                       : frame.code->launcher->run(entry, *frame.prepared);
   // What is kept from now on is read by calls on other queues.
   const bool waits = !arguments.queue || std::ranges::find(stale, 1) != stale.end();
   if (Memory* device = runtime_->device(); device && waits) device->wait(frame.stream);
@@ -388,7 +401,7 @@ int32_t Executable::run_steps(CallFrame& entry, const Prepared& prepared, Frame&
     const auto start = Clock::now();
     const int32_t status = step.kernel < 0
                                ? entry.context->call_host(entry.context, static_cast<int64_t>(s))
-                               : launcher_->run_step(entry, prepared, s);
+                               : frame.code->launcher->run_step(entry, prepared, s);
     if (tracer) {
       const auto nanoseconds = [](auto t) { return std::chrono::nanoseconds(t).count(); };
       spans.push_back({static_cast<int>(s), nanoseconds(start.time_since_epoch()),

@@ -1,6 +1,7 @@
 // runtime/executable.h: a compiled graph and how to run it.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,8 @@ struct CompileOptions {
   /// static parameters are then kept there, as entries of the plan's cache with the parameter's own
   /// slot.
   bool host_operands = false;
+  /// Kernels that have to be compiled may be slow ones, made quickly, until finish().
+  bool quickly = false;
 };
 
 /// What compiling did, for stats() and explain().
@@ -71,15 +74,22 @@ class Outputs {
   virtual std::shared_ptr<void> device_memory(size_t, Frame&) { return nullptr; }
 };
 
+/// The machine code of an executable.
+struct Code {
+  std::vector<std::shared_ptr<const Kernel>> kernels;  ///< by program
+  std::unique_ptr<Launcher> launcher;                  ///< runs all steps
+};
+
 struct Frame {
   std::vector<void*> slots;        ///< address per plan slot
   std::vector<int64_t> symbols;    ///< value per plan symbol
   std::vector<void*> buffers;      ///< per step: its buffers
   std::vector<int64_t> arguments;  ///< per step: its program's symbols
-  std::unique_ptr<Prepared> prepared;
-  Stream stream = nullptr;           ///< the call's queue on a device
-  std::shared_ptr<void> own_stream;  ///< made for calls that bring none
-  std::vector<int64_t> offsets;      ///< by slot: arena byte offset, or an output's bytes
+  std::shared_ptr<const Code> code;
+  std::unique_ptr<Prepared> prepared;  ///< by the code's launcher
+  Stream stream = nullptr;             ///< the call's queue on a device
+  std::shared_ptr<void> own_stream;    ///< made for calls that bring none
+  std::vector<int64_t> offsets;        ///< by slot: arena byte offset, or an output's bytes
   int64_t arena_bytes = 0;
   int threads = 0;  ///< sizes were computed for `symbols` and this thread count (0: not yet)
 };
@@ -138,20 +148,24 @@ class Executable : public std::enable_shared_from_this<Executable> {
     /// late_faults() tells them.
     std::atomic<int32_t>* faults = nullptr;
   };
+  /// Compiles well what was compiled quickly, for calls that begin from then on. Nothing to do for
+  /// other executables. Throws as compile() does; the executable stays as it was then.
+  void finish();
+
   /// Runs once, to the end of its last step. `frame` outlives the call's use of slot addresses. On
   /// a device, operands and results in host memory are copied to and from it.
   [[nodiscard]] Outcome run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
 
   /// StickyError bits of earlier calls with a queue that have shown up since this was last asked.
-  int32_t late_faults() const { return launcher_->late_faults(); }
+  int32_t late_faults() const { return code()->launcher->late_faults(); }
 
   std::unique_ptr<Frame> lease();
   void give_back(std::unique_ptr<Frame> frame);
 
   const schedule::Plan& plan() const { return plan_; }
   const CompileReport& report() const { return report_; }
-  /// The kernel of program number `program`.
-  const Kernel& kernel(size_t program) const { return *kernels_[program]; }
+  /// The present machine code.
+  std::shared_ptr<const Code> code() const;
   Runtime& runtime() const { return *runtime_; }
   /// What keep() was given last, for a call whose parameters have not changed since.
   Kept kept() const;
@@ -183,9 +197,11 @@ class Executable : public std::enable_shared_from_this<Executable> {
   Stream stream_for(const Arguments& arguments, Memory& device, Frame& frame) const;
   void keep_on_device(const std::vector<bool>& fixed);
   void find_readers();
-  void load_kernels();
+  std::vector<std::shared_ptr<const Kernel>> load_kernels(Quality quality, CompileReport& report);
+  std::shared_ptr<Code> link(std::vector<std::shared_ptr<const Kernel>> kernels,
+                             Quality quality) const;
   void prepare();
-  void set_launcher(std::unique_ptr<Launcher> launcher);
+  void set_code(std::shared_ptr<const Code> code);
   void size(Frame& frame) const;
   int32_t run_steps(CallFrame& entry, const Prepared& prepared, Frame& frame, Observer* observer,
                     Tracer* tracer);
@@ -194,10 +210,11 @@ class Executable : public std::enable_shared_from_this<Executable> {
   std::shared_ptr<Runtime> runtime_;
   schedule::Plan plan_;
   CompileReport report_;
-  std::vector<std::shared_ptr<const Kernel>> kernels_;  // by program
-  std::vector<atlas::EntryStep> entry_steps_;           // by step
-  std::unique_ptr<Launcher> launcher_;                  // runs them all
-  size_t plan_bytes_ = 0, code_bytes_ = 0;              // as the runtime counts them
+  std::vector<atlas::EntryStep> entry_steps_;  // by step
+  std::shared_ptr<const Code> code_;  // guarded by mutex_, as idle_, whose frames are for it
+  std::optional<bool> graphs_;
+  std::atomic<bool> provisional_{false};
+  size_t plan_bytes_ = 0, code_bytes_ = 0;  // as the runtime counts them
   size_t num_buffers_ = 0, num_arguments_ = 0;
   std::vector<std::vector<size_t>> uses_;  // by slot: positions in Frame::buffers
   std::vector<int> copy_of_;               // by parameter

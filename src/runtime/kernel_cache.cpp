@@ -50,10 +50,15 @@ std::shared_ptr<const K> KernelCache::get_from(Table<K>& table, const Fingerprin
   return kernel;
 }
 
-// From the library or from disk, or compiled and then put there.
+bool KernelCache::is_made(const Fingerprint& key) const {
+  std::lock_guard lock(mutex_);
+  return kernels_.made.contains(key);
+}
+
+// From the library or from disk, or compiled: quickly, or well and then put on disk.
 std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
                                                 const Fingerprint& content, const Fingerprint& key,
-                                                KernelSource& source) {
+                                                bool quickly, KernelSource& source) {
   if (auto kernel = backend_.builtin(program, content)) {
     source = KernelSource::builtin;
     ++builtin_;
@@ -67,19 +72,22 @@ std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt) throw;  // else it is compiled anew
     }
-  std::string code = backend_.compile(program);
+  std::optional<std::string> quick = quickly ? backend_.compile_quickly(program) : std::nullopt;
+  const std::string code = quick ? std::move(*quick) : backend_.compile(program);
   auto kernel = std::make_shared<Kernel>(backend_.load(program, code));
   source = KernelSource::compiled;
   ++misses_;
-  disk_.put(key, code);
+  if (!quick) disk_.put(key, code);
   return kernel;
 }
 
 std::shared_ptr<const Kernel> KernelCache::get(const atlas::Program& program,
-                                               const Fingerprint& content, KernelSource* source) {
+                                               const Fingerprint& content, KernelSource* source,
+                                               Quality quality) {
   const Fingerprint key = fingerprint(content.hex() + backend_.code_key());
-  return get_from(kernels_, key, source,
-                  [&](KernelSource& from) { return make(program, content, key, from); });
+  const bool quickly = quality == Quality::any && !is_made(key);
+  return get_from(kernels_, quickly ? fingerprint("quickly " + key.hex()) : key, source,
+                  [&](KernelSource& from) { return make(program, content, key, quickly, from); });
 }
 
 std::shared_ptr<const LaneKernel> KernelCache::make_lanes(const atlas::LaneProgram& program,

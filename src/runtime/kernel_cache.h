@@ -16,6 +16,12 @@ namespace hologram::runtime {
 /// Where a kernel came from.
 enum class KernelSource : uint8_t { memory, builtin, disk, compiled };
 
+/// Which kernel will do; every one computes the same bits.
+enum class Quality : uint8_t {
+  best,
+  any,  ///< one that has to be compiled is made by Backend::compile_quickly, and not put on disk
+};
+
 /// Thread-safe; nothing is compiled under a lock, and what several threads need at once is compiled
 /// by one of them. Kernels stay while someone uses them; others
 /// until clear(), or until a thousand more have been made.
@@ -31,7 +37,7 @@ class KernelCache {
   }
   /// The same for a program whose fingerprint is known.
   std::shared_ptr<const Kernel> get(const atlas::Program& program, const Fingerprint& content,
-                                    KernelSource* source);
+                                    KernelSource* source, Quality quality = Quality::best);
 
   /// The lane kernel for a program, compiled if nobody has it. Throws atlas::LaneError.
   std::shared_ptr<const LaneKernel> get_lanes(const atlas::LaneProgram& program,
@@ -59,8 +65,9 @@ class KernelCache {
                                     const Make& make);
   std::shared_ptr<const LaneKernel> make_lanes(const atlas::LaneProgram& program,
                                                const Fingerprint& key, KernelSource& source);
+  bool is_made(const Fingerprint& key) const;
   std::shared_ptr<const Kernel> make(const atlas::Program& program, const Fingerprint& content,
-                                     const Fingerprint& key, KernelSource& source);
+                                     const Fingerprint& key, bool quickly, KernelSource& source);
 
   const Backend& backend_;
   DiskCache disk_;

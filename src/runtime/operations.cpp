@@ -46,7 +46,7 @@ std::unique_ptr<DirectKernel> Operations::make_direct(const std::function<void(i
   check(plan.steps.size() == 1 && plan.steps[0].kind == schedule::StepKind::kernel,
         "Operations: one kernel");
   const schedule::Step& step = plan.steps[0];
-  const Kernel& kernel = direct->owner->kernel(static_cast<size_t>(step.program));
+  const Kernel& kernel = *direct->owner->code()->kernels[static_cast<size_t>(step.program)];
   const Expr n = Expr::symbol(0);
   check(step.symbols.size() == 1 && step.symbols[0] == n && kernel.grain.is_const() &&
             kernel.unit_work.is_const() && step.buffers.size() <= DirectKernel::max_arguments,

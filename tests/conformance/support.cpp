@@ -17,6 +17,7 @@ namespace {
 /// By backend what it may leave out, and why. A backend is done when it has none.
 const std::map<std::string, std::map<std::string, std::string>, std::less<>> unsupported = {
     {"cpu", {{"TileProducts", "their panels are those of tiles: cpu_tiles runs them"}}},
+    {"cpu_quickly", {{"TileProducts", "their panels are those of tiles"}}},
     {"cpu_tiles", {}},
     {"cuda",
      {{"TileProducts", "their panels are those of AMX tiles"},
@@ -30,6 +31,24 @@ const std::map<std::string, std::map<std::string, std::string>, std::less<>> uns
       {"Reduce.ColumnsByPartial", "sums of thousands of numbers that cancel"},
       {"Reduce.SumsOfManyLengthsDownColumns", "llvmpipe ends a thread's loops after 65,535 rounds"},
       {"Ops.FmodAndFmaOnRandomBits", "what is left below 2^-126 of a product is another"}}},
+};
+
+/// cpu, whose kernels are made quickly.
+class QuickBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cpu_quickly"; }
+  std::string code_key() const override { return "quickly " + cpu_->code_key(); }
+  const schedule::Machine& machine() const override { return cpu_->machine(); }
+  std::string compile(const atlas::Program& program) const override { return cpu_->compile_quickly(program).value(); }
+  Kernel load(const atlas::Program& program, std::string_view code) const override { return cpu_->load(program, code); }
+  std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps, std::span<const std::shared_ptr<const Kernel>> kernels,
+                                     CodeStore&) const override {
+    return cpu_->quick_launcher(steps, kernels);
+  }
+  std::unique_ptr<LaneKernel> compile_lanes(const atlas::LaneProgram& program) const override { return cpu_->compile_lanes(program); }
+
+ private:
+  std::unique_ptr<Backend> cpu_ = cpu::make_backend();
 };
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -48,6 +67,12 @@ constexpr bool has_tile_targets = false;
 bool runs_tile_targets() { return false; }
 std::shared_ptr<runtime::Runtime> tile_runtime() { return nullptr; }
 #endif
+
+std::shared_ptr<runtime::Runtime> make_runtime(std::string_view backend) {
+  if (backend == "cpu_tiles") return tile_runtime();
+  if (backend == "cpu_quickly") return std::make_shared<runtime::Runtime>(std::make_unique<QuickBackend>());
+  return std::make_shared<runtime::Runtime>(backend);
+}
 
 }  // namespace
 
@@ -71,6 +96,7 @@ const std::vector<std::string>& corpus_backends() {
     const RegisteredBackend* webgpu = find_backend("webgpu");
     const bool named = std::getenv("HOLOGRAM_TEST_BACKENDS") != nullptr;
     if (!named && webgpu && webgpu->device_count() > 0) all->emplace_back("webgpu");
+    if (!named) all->emplace_back("cpu_quickly");
     return all;
   }();
   return *names;
@@ -79,8 +105,7 @@ const std::vector<std::string>& corpus_backends() {
 const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend) {
   static std::map<std::string, std::shared_ptr<runtime::Runtime>, std::less<>> made;
   auto at = made.find(backend);
-  if (at == made.end())
-    at = made.emplace(backend, backend == "cpu_tiles" ? tile_runtime() : std::make_shared<runtime::Runtime>(backend)).first;
+  if (at == made.end()) at = made.emplace(backend, make_runtime(backend)).first;
   return at->second;
 }
 

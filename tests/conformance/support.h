@@ -17,7 +17,8 @@ using Buffers = std::vector<std::vector<std::byte>>;
 /// instructions are emulated where this one has none, and which takes float32 products by terms as
 /// its model says. HOLOGRAM_TEST_BACKENDS names some of them, and webgpu, with commas.
 const std::vector<std::string>& tried_backends();
-/// These, and webgpu where there is an adapter: its drivers take a tenth of a second for a kernel.
+/// These, "cpu_quickly", cpu by kernels that are made quickly, and webgpu where there is an adapter:
+/// its drivers take a tenth of a second for a kernel.
 const std::vector<std::string>& corpus_backends();
 
 /// A runtime on this backend, shared by the tests of the process.

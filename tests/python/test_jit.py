@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import hologram
 import numpy as np
 import pytest
+from hologram._jit import Jitted
 from hologram.trace import TraceError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -696,3 +697,22 @@ def test_numbers_beyond_integers_compare_and_do_nothing_else():
             check(lambda x: (f(x, number), f(number, x)), x)
     with pytest.raises(OverflowError, match="Python integer 200 out of bounds for int8"):
         hologram.jit(lambda x: x + 200)(x)
+
+
+def test_kernels_made_quickly_are_exchanged_while_calls_go_on():
+    def f(x, y):
+        return np.tanh(x @ y).sum(axis=-1) * number
+
+    number = int(np.random.default_rng().integers(1 << 40))  # kernels that nobody has made
+    quick = Jitted(f, False, False, quickly=True)
+    with ThreadPoolExecutor(3) as threads:
+        want = quick(X, Y)
+        (report,) = quick.reports()
+        assert report["compiled"] > 0 and quick.unfinished
+        calls = [threads.submit(lambda: [quick(X, Y) for _ in range(300)]) for _ in range(2)]
+        quick.finish()
+        for results in calls:
+            assert all(np.array_equal(want, got) for got in results.result())
+    good = hologram.jit(f)
+    assert np.array_equal(good(X, Y), want) and not quick.unfinished
+    assert good.reports()[0]["memory_hits"] == report["kernels"]  # of finish(); what was made quickly would not do

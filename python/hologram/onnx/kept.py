@@ -1,10 +1,10 @@
 # hologram/onnx/kept.py: what calls of model files found, in the cache folder for other processes
 # mypy: ignore-errors
-"""After the first call of a file a thread writes the graph that it traced, and the weights, as an archive into the cache folder; a
-process ends when that is done. The archive's name is made of what the system says about the file (its place, size and times), of
-samples of its content, and of what it is traced with. A process that finds such an archive calls it, and imports neither the package
-`onnx` nor the operators' rows. Its machine code is for this processor and number of threads, and trusted as the kernels beside it are:
-the folder is this user's alone."""
+"""The first call of a file compiles quickly. After it a thread compiles well, for the calls that follow, and writes the graph that it
+traced, and the weights, as an archive into the cache folder; a process ends when that is done. The archive's name is made of what the
+system says about the file (its place, size and times), of samples of its content, and of what it is traced with. A process that finds
+such an archive calls it, and imports neither the package `onnx` nor the operators' rows. Its machine code is for this processor and
+number of threads, and trusted as the kernels beside it are: the folder is this user's alone."""
 
 import contextlib
 import hashlib
@@ -108,27 +108,37 @@ class Kept:
         return {d: n for spec, array in zip(inputs, arrays) for d, n in zip(spec.named(), array.shape) if not isinstance(d, int)}
 
     def keep(self, model, arrays):
-        """After a call that the model itself served: its results need not wait for the disk."""
-        if not self.names or any(spec.dims is None or spec.sequence or spec.optional for spec in model._inputs):
+        """After a call that the model itself served: its results wait neither for good kernels nor for the disk."""
+        sizes = self._to_be_written(model, arrays)
+        if sizes is None and not model._function.unfinished:
             return
-        sizes = self._sizes(model._inputs, arrays)
-        ones = frozenset(name for name, n in sizes.items() if n == 1)
-        if 0 in sizes.values() or ones in self.tried:
-            return
-        self.tried.add(ones)
-        if any(model.stats().values()):  # steps between graphs have no place in an archive
-            self.names = []
-            return
+        model._function.unfinished = False
         writing = threading.Thread(target=self._try, args=(model, sizes, self._writing), name="hologram.onnx.kept")
         with contextlib.suppress(RuntimeError):  # no more threads, or the process ends
             writing.start()
             self._writing = writing
 
+    def _to_be_written(self, model, arrays):
+        """The sizes that a further archive would be for; None: nothing is to be written."""
+        if not self.names or any(spec.dims is None or spec.sequence or spec.optional for spec in model._inputs):
+            return None
+        sizes = self._sizes(model._inputs, arrays)
+        ones = frozenset(name for name, n in sizes.items() if n == 1)
+        if 0 in sizes.values() or ones in self.tried:
+            return None
+        self.tried.add(ones)
+        if any(model.stats().values()):  # steps between graphs have no place in an archive
+            self.names = []
+            return None
+        return sizes
+
     def _try(self, model, sizes, before):
         if before is not None:
             before.join()
         try:
-            self._write(model, sizes)
+            model._function.finish()
+            if sizes is not None:
+                self._write(model, sizes)
         except Exception:  # the call has its results: what no archive can hold, or no disk, is traced in each process
             self.names = []
 

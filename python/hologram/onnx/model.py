@@ -62,7 +62,7 @@ class Model:
         if self._reading is None:
             from hologram.onnx.read import Reading
 
-            self._reading = Reading(*self._arguments)
+            self._reading = Reading(*self._arguments, quickly=bool(self._kept.names))
         return self._reading
 
     graph = property(lambda self: self._read().graph)

@@ -17,7 +17,8 @@ class Reading:
     """A model that was read. inputs: Inputs; outputs: names; files: those with its data, beside its own, and what names their content;
     function: of arrays."""
 
-    def __init__(self, source, options, quantize=None, calibrate=None):
+    def __init__(self, source, options, quantize=None, calibrate=None, quickly=False):
+        self.quickly = quickly  # until someone finishes the function
         families.load_table()
         proto, folder = _read(source)
         opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import}
@@ -38,7 +39,7 @@ class Reading:
         recorder = type("ModelRecorder", (OnnxRecorder,), {"declared": declared if flat else (), "reproducible": options["reproducible"]})
         runner = Runner(self.graph)
         runner.__name__ = self.name or "model"
-        return Jitted(runner, **options, recorder=recorder)
+        return Jitted(runner, **options, recorder=recorder, quickly=self.quickly)
 
     def _observed(self, names, calibrate, options):
         """For each call the values that the graph has under these names."""

@@ -9,6 +9,7 @@
 #include "backend/cpu/load.h"
 #include "backend/cpu/machine.h"
 #include "backend/cpu/variants.h"
+#include "backend/native_launcher.h"
 #include "base/error.h"
 #include "builtin/kernels.h"
 
@@ -38,6 +39,11 @@ class CpuBackend : public Backend {
 
   std::string compile(const atlas::Program& program) const override {
     return to_stored(cpu::compile(program, target_));
+  }
+
+  std::optional<std::string> compile_quickly(const atlas::Program& program) const override {
+    return to_stored(
+        cpu::compile(program, target_, nullptr, kernel_symbol, codegen::Effort::quick));
   }
 
   std::optional<Kernel> builtin(const atlas::Program& program,
@@ -73,6 +79,12 @@ class CpuBackend : public Backend {
                                      std::span<const std::shared_ptr<const Kernel>> kernels,
                                      CodeStore& store) const override {
     return make_launcher(steps, kernels, target_, code_key(), store, entries_);
+  }
+
+  std::unique_ptr<Launcher> quick_launcher(
+      std::span<const atlas::EntryStep> steps,
+      std::span<const std::shared_ptr<const Kernel>> kernels) const override {
+    return std::make_unique<NativeLauncher>(steps, kernels, nullptr, nullptr);
   }
 
   std::vector<std::unique_ptr<Backend>> family(std::span<const std::string> names) const override {

@@ -71,12 +71,14 @@ struct Unit {
   std::unique_ptr<llvm::TargetMachine> machine;
   std::unique_ptr<llvm::Module> module;
 
-  Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr) : target(t) {
+  Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr,
+       codegen::Effort effort = codegen::Effort::full)
+      : target(t) {
     Clock clock;
     program = expanded(p, target);
     plan = plan_of(program, target);
     context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {});
-    machine = machine_for(target);
+    machine = machine_for(target, effort);
     module = make_module("hologram", context, *machine);
     if (timing) timing->setup = clock.lap();
     CpuFunction k(*module, program, target);
@@ -86,6 +88,12 @@ struct Unit {
     if (timing) timing->emit = clock.lap();
   }
 };
+
+// Unoptimised code configures tiles in its own way.
+bool uses_tiles(const llvm::Module& module) {
+  return std::ranges::any_of(
+      module, [](const llvm::Function& f) { return f.getName().starts_with("llvm.x86.tile"); });
+}
 
 int64_t longest_block(const llvm::Module& module) {
   size_t n = 0;
@@ -116,8 +124,10 @@ void check_symbols(const std::string& code, const Target& target) {
 }  // namespace
 
 Object compile(const atlas::Program& program, const Target& target, Timing* timing,
-               const char* symbol) {
-  Unit unit(program, target, timing);
+               const char* symbol, codegen::Effort effort) {
+  Unit unit(program, target, timing, effort);
+  if (effort == codegen::Effort::quick && uses_tiles(*unit.module))
+    unit.machine = machine_for(target);
   unit.module->getFunction(kernel_symbol)->setName(symbol);
   if (timing) timing->instructions = unit.module->getInstructionCount();
   Clock clock;

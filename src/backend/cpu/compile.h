@@ -23,10 +23,11 @@ struct Timing {
 };
 
 /// Generates machine code. Thread-safe: each call uses its own LLVMContext and TargetMachine.
-/// `symbol` names the function. Throws Error(unsupported) for what the generator does not render,
+/// `symbol` names the function. `effort`: how much of
+/// LLVM. Throws Error(unsupported) for what the generator does not render,
 /// Error(internal) if LLVM fails.
 Object compile(const atlas::Program& program, const Target& target, Timing* timing = nullptr,
-               const char* symbol = kernel_symbol);
+               const char* symbol = kernel_symbol, codegen::Effort effort = codegen::Effort::full);
 
 /// Launch facts alone, without compiling.
 Launch launch_of(const atlas::Program& program, const Target& target);

@@ -28,9 +28,9 @@ void initialise_llvm() {
 
 }  // namespace
 
-std::unique_ptr<llvm::TargetMachine> machine_for(const Target& target) {
+std::unique_ptr<llvm::TargetMachine> machine_for(const Target& target, codegen::Effort effort) {
   initialise_llvm();
-  return make_machine(target);
+  return make_machine(target, effort);
 }
 
 }  // namespace hologram::cpu

@@ -9,6 +9,7 @@
 namespace hologram::cpu {
 
 /// The machine that translates modules for this target, whatever this processor is.
-std::unique_ptr<llvm::TargetMachine> machine_for(const Target& target);
+std::unique_ptr<llvm::TargetMachine> machine_for(const Target& target,
+                                                 codegen::Effort effort = codegen::Effort::full);
 
 }  // namespace hologram::cpu
