@@ -199,10 +199,10 @@ TEST_F(CudaWideDevice, TakesThreeBatchAxes) {
 // What follows on a product's rows, and epilogues that read several columns, are not rendered: a
 // plan for GPUs has none, and those of other plans run on the host.
 TEST_F(CudaWide, TailsAndPartsAreNotRendered) {
-  EXPECT_EQ(cuda::unrendered(product_with_tail()), "tails of products");
+  EXPECT_EQ(cuda::unrendered(product_with_tail()), "products with a tail");
   atlas::Program gated = float_product("bf16", false, true);
   gated.product().parts = 2;
-  EXPECT_EQ(cuda::unrendered(gated), "products in parts");
+  EXPECT_EQ(cuda::unrendered(gated), "products of several parts");
   EXPECT_FALSE(runtime().backend().machine().tails);
   EXPECT_FALSE(runtime().backend().machine().parts);
 }
