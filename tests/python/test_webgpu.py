@@ -32,6 +32,43 @@ def test_bytes_go_in_and_out():
             buffer.to_numpy(copy=False)
 
 
+COPIES = """
+import json, threading
+import hologram
+import numpy as np
+
+X = np.arange(70000, dtype=np.float32)
+with hologram.Executor("webgpu") as device:
+    x, sum, bytes_ = device.from_numpy(X), device.allocate(X.size), device.from_numpy(np.arange(200, dtype=np.uint8))
+    right, done = [], threading.Event()
+
+    def read():  # what kernels of another thread read
+        while not done.is_set():
+            right.append(bool((x.to_numpy(copy=True) == X).all()))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(20):
+        hologram.ops.vector_add(device, x, x, sum)
+    done.set()
+    reader.join()
+    bytes_[7:10].from_bytes(b"abc")  # no whole words
+    right += [bool((sum.to_numpy(copy=True) == X + X).all()), bytes_.to_bytes() == bytes([*range(7), *b"abc", *range(10, 200)])]
+    print(json.dumps([all(right), hologram._core.Runtime("webgpu").description]))
+"""
+
+
+@adapter
+@pytest.mark.parametrize("staging", ["on", "off"])
+def test_copies_beside_kernels_leave_the_values(staging):
+    env = {**os.environ, "HOLOGRAM_WEBGPU_STAGING": staging}
+    ran = subprocess.run([sys.executable, "-c", COPIES], capture_output=True, text=True, env=env)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    right, words = json.loads(ran.stdout)
+    assert right
+    assert "memory of the host: no" in words or staging == "off"
+
+
 @adapter
 def test_operations_leave_the_hosts_values():
     with hologram.Executor("webgpu") as device, hologram.Executor("cpu") as host:

@@ -90,6 +90,8 @@ def test_weights_stay_on_the_device():
     model[2].bias.data = torch.ones(16)
     assert uploaded() == x.nbytes + weights[3]
     assert uploaded() == x.nbytes
+    there = runtimes.runtime("cpu", "webgpu")
+    assert there.counts["staged_bytes"] == 0 or "memory of the host: no" in there.description
 
 
 def test_a_long_epilogue_is_written_out_once(tmp_path, monkeypatch):

@@ -52,12 +52,16 @@ enum : uint32_t {
   high_performance = 2,
   feature_f16 = 0x0b,
   feature_subgroups = 0x12,
+  feature_mapped_storage = 0x0003000e,  // of wgpu.h: MappablePrimaryBuffers
+  adapter_integrated = 2,
+  adapter_cpu = 3,
   shader_source_wgsl = 2,
   instance_extras = 0x00030004,
 };
 enum : uint64_t {
   full_interfaces = 0x1 | 0x4 | 0x8,  // Vulkan, Metal, Direct3D 12
   map_read = 0x1,
+  map_write = 0x2,
   copy_source = 0x4,
   copy_target = 0x8,
   uniform_use = 0x40,
@@ -234,6 +238,7 @@ struct Future {
   X(QueueSubmitForIndex, uint64_t, (Queue, size_t, const Commands*))                            \
   X(QueueWriteBuffer, void, (Queue, Buffer, uint64_t, const void*, size_t))                     \
   X(BufferMapAsync, Future, (Buffer, uint64_t, size_t, size_t, Callback<OnMapped>))             \
+  X(BufferGetMappedRange, void*, (Buffer, size_t, size_t))                                      \
   X(BufferGetConstMappedRange, const void*, (Buffer, size_t, size_t))                           \
   X(BufferUnmap, void, (Buffer))                                                                \
   X(BufferRelease, void, (Buffer))                                                              \

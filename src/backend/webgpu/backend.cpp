@@ -65,18 +65,20 @@ class WebBackend final : public BesideHost {
     return {{"dispatches", counts_.dispatches.load()},
             {"submissions", counts_.submissions.load()},
             {"host_runs", counts_.host_runs.load()},
-            {"uploaded_bytes", memory_.uploaded_bytes()}};
+            {"uploaded_bytes", memory_.uploaded_bytes()},
+            {"staged_bytes", memory_.staged_bytes()}};
   }
   std::string describe() const override {
     const Limits& l = device_.limits;
     return fmt::format(
         "{}, by {} ({}); wgpu-native from {}; {}; storage buffers a kernel: {}; bytes a binding: "
         "{}; "
-        "bytes of a workgroup: {}; f16: {}; subgroups: {}",
+        "bytes of a workgroup: {}; f16: {}; subgroups: {}; memory of the host: {}",
         device_.name, device_.interface, device_.driver, device_.library.path, words_of(facts()),
         l.storage_buffers, l.storage_binding, l.workgroup_memory, device_.f16 ? "yes" : "no",
         device_.subgroups ? fmt::format("{} to {}", device_.least_subgroup, device_.most_subgroup)
-                          : "no");
+                          : "no",
+        device_.unified ? "yes" : "no");
   }
   std::optional<std::string> dump(const atlas::Program& program,
                                   std::string_view stage) const override {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/settings.h"
 
 namespace hologram::webgpu {
 namespace {
@@ -78,16 +79,23 @@ DeviceContext::DeviceContext(const Library& opened, Adapter adapter, int which)
   if (name.starts_with("llvmpipe")) most_rounds = 65535;  // gallivm's LP_MAX_TGSI_LOOP_ITERATIONS
   least_subgroup = info.least_subgroup;
   most_subgroup = info.most_subgroup;
-  open(adapter);
+  open(adapter, info.type);
 }
 
-void DeviceContext::open(Adapter adapter) {
+void DeviceContext::open(Adapter adapter, uint32_t type) {
   api.AdapterGetLimits(adapter, &limits);
   f16 = api.AdapterHasFeature(adapter, feature_f16) != 0;
   subgroups = api.AdapterHasFeature(adapter, feature_subgroups) != 0;
+  // Of another device's memory, that which the host sees is the slow one to kernels.
+  unified = (type == adapter_integrated || type == adapter_cpu) &&
+            api.AdapterHasFeature(adapter, feature_mapped_storage) != 0 &&
+            !settings::is_on("HOLOGRAM_WEBGPU_STAGING");
   limits.next = nullptr;
   storage_binding = limits.storage_binding;
   DeviceDescriptor wanted;
+  const uint32_t features[] = {feature_mapped_storage};
+  wanted.num_features = unified ? 1 : 0;
+  wanted.features = features;
   wanted.limits = &limits;
   wanted.lost = {nullptr, allow_spontaneous, lose, this, nullptr};
   wanted.error = {nullptr, hear, this, nullptr};
@@ -147,6 +155,52 @@ Buffer DeviceContext::make_buffer(uint64_t bytes, uint64_t usage) const {
   return made;
 }
 
+namespace {
+
+struct Mapped {
+  bool done = false, right = false;
+  std::string words;
+};
+
+void got_bytes(uint32_t status, StringView words, void* out, void*) {
+  *static_cast<Mapped*>(out) = {true, status == success, std::string(words.view())};
+}
+
+}  // namespace
+
+// The queue takes it with the next work that is submitted: at once where buffers are mapped, as
+// those who map it have to find it.
+void DeviceContext::write(Buffer buffer, uint64_t begin, const void* from, size_t bytes) const {
+  std::lock_guard lock(submitting_);
+  checked("writing a buffer", [&] {
+    api.QueueWriteBuffer(queue, buffer, begin, from, bytes);
+    if (unified) api.QueueSubmitForIndex(queue, 0, nullptr);
+  });
+}
+
+bool DeviceContext::map(Buffer buffer, uint64_t mode, uint64_t begin, uint64_t end, bool patient,
+                        const std::function<void(void*)>& use) const {
+  if (patient) wait();  // others may submit meanwhile
+  std::lock_guard lock(submitting_);
+  Mapped mapped;
+  bool busy = false;
+  checked("mapping a buffer", [&] {
+    api.BufferMapAsync(buffer, mode, begin, end - begin,
+                       {nullptr, allow_spontaneous, got_bytes, &mapped, nullptr});
+    api.DevicePoll(gpu, patient ? 1 : 0, nullptr);
+    busy = !mapped.done;
+    if (busy) api.BufferUnmap(buffer);  // which ends the wish
+    while (!mapped.done) api.DevicePoll(gpu, 1, nullptr);
+  });
+  if (busy) return false;
+  if (!mapped.right) fail(ErrorCode::internal, "webgpu: mapping a buffer: {}", mapped.words);
+  use(mode == map_read
+          ? const_cast<void*>(api.BufferGetConstMappedRange(buffer, begin, end - begin))
+          : api.BufferGetMappedRange(buffer, begin, end - begin));
+  api.BufferUnmap(buffer);
+  return true;
+}
+
 void DeviceContext::wait() const { api.DevicePoll(gpu, 1, nullptr); }
 
 void DeviceContext::submit(const std::function<void(Encoder)>& record) const {
@@ -156,6 +210,7 @@ void DeviceContext::submit(const std::function<void(Encoder)>& record) const {
     const Commands commands = api.CommandEncoderFinish(encoder, nullptr);
     api.CommandEncoderRelease(encoder);
     if (!commands) return;  // the reason has been heard
+    std::lock_guard lock(submitting_);
     api.QueueSubmitForIndex(queue, 1, &commands);
     api.CommandBufferRelease(commands);
   });

@@ -28,6 +28,8 @@ class DeviceContext : public Bounds {
   std::string driver, interface;  ///< the driver's words, "Vulkan"
   Limits limits{};
   bool f16 = false, subgroups = false;
+  /// Whether its memory is the host's, and buffers that kernels work on may be mapped.
+  bool unified = false;
   uint32_t least_subgroup = 0, most_subgroup = 0;
   Gpu gpu = nullptr;
   Queue queue = nullptr;
@@ -39,6 +41,13 @@ class DeviceContext : public Bounds {
   void tell_faults() const;
   /// A buffer of so many bytes. Throws Error(out_of_memory), naming the limit it exceeds.
   Buffer make_buffer(uint64_t bytes, uint64_t usage) const;
+  /// Puts a write of so many bytes on the queue; begin and bytes are multiples of 4.
+  void write(Buffer buffer, uint64_t begin, const void* from, size_t bytes) const;
+  /// Runs `use` on the bytes [begin, end), multiples of 8 and of 4, of a buffer that may be mapped
+  /// by `mode`, to read or to write; nothing is submitted meanwhile. Where submitted work still
+  /// needs the buffer, it is waited for or, not `patient`, nothing happens, and false is returned.
+  bool map(Buffer buffer, uint64_t mode, uint64_t begin, uint64_t end, bool patient,
+           const std::function<void(void*)>& use) const;
   /// Returns when all that was submitted is done.
   void wait() const;
   /// Puts what `record` writes into an encoder on the queue.
@@ -48,9 +57,10 @@ class DeviceContext : public Bounds {
   struct Heard;
   static void hear(const Gpu*, uint32_t type, StringView words, void* device, void*);
   static void lose(const Gpu*, uint32_t reason, StringView words, void* device, void*);
-  void open(Adapter adapter);
+  void open(Adapter adapter, uint32_t type);
 
-  mutable std::mutex mutex_;
+  mutable std::mutex submitting_;  // no buffer is mapped then
+  mutable std::mutex mutex_;       // of what is unheard
   mutable std::string unheard_;
 };
 

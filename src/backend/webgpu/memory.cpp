@@ -14,21 +14,13 @@ namespace {
 
 constexpr size_t space = size_t{1} << 40;  // of addresses
 constexpr uint64_t block_use = storage_use | copy_source | copy_target;
+constexpr uint64_t mapped_use = block_use | map_read | map_write;
 
 char* reserve() {
   void* p = mmap(nullptr, space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED)
     fail(ErrorCode::unavailable, "webgpu: the system refuses {} bytes of addresses", space);
   return static_cast<char*>(p);
-}
-
-struct Mapped {
-  bool done = false, right = false;
-  std::string words;
-};
-
-void got_bytes(uint32_t status, StringView words, void* out, void*) {
-  *static_cast<Mapped*>(out) = {true, status == success, std::string(words.view())};
 }
 
 // A buffer for the time of a copy.
@@ -61,19 +53,31 @@ Stream DeviceMemory::make_stream() { return new char; }
 void DeviceMemory::free_stream(Stream stream) noexcept { delete static_cast<char*>(stream); }
 
 void* DeviceMemory::allocate(size_t bytes, Stream) {
-  return addresses_.allocate(bytes,
-                             [&](size_t whole) { return context_.make_buffer(whole, block_use); });
+  return addresses_.allocate(bytes, [&](size_t whole) {
+    return context_.make_buffer(whole, context_.unified ? mapped_use : block_use);
+  });
+}
+
+// Of unified memory, and of a block that nothing under way needs where that is written: the bytes
+// are copied once. False: they were not.
+bool DeviceMemory::copy_mapped(const void* block, size_t bytes, uint64_t mode,
+                               const std::function<void(char*)>& copy) {
+  if (!context_.unified) return false;
+  const Place place = place_of(block);
+  const uint64_t begin = place.offset / 8 * 8, end = (place.offset + bytes + 3) / 4 * 4;
+  return context_.map(place.buffer, mode, begin, end, mode == map_read,
+                      [&](void* at) { copy(static_cast<char*>(at) + (place.offset - begin)); });
 }
 
 // Copies are of whole words: what a block's first and last ones hold beside the bytes is read
 // before.
 void DeviceMemory::write(void* to, const void* from, size_t bytes) {
+  if (copy_mapped(to, bytes, map_write, [&](char* at) { std::memcpy(at, from, bytes); })) return;
   const Place place = place_of(to);
   const uint64_t begin = place.offset / 4 * 4, end = (place.offset + bytes + 3) / 4 * 4;
   if (begin == place.offset && end == place.offset + bytes) {
-    context_.checked("writing a buffer", [&] {
-      context_.api.QueueWriteBuffer(context_.queue, place.buffer, begin, from, bytes);
-    });
+    staged_.fetch_add(bytes, std::memory_order_relaxed);
+    context_.write(place.buffer, begin, from, bytes);
     return;
   }
   std::vector<std::byte> words(end - begin);
@@ -84,6 +88,8 @@ void DeviceMemory::write(void* to, const void* from, size_t bytes) {
 }
 
 void DeviceMemory::read(void* to, const void* from, size_t bytes) {
+  if (copy_mapped(from, bytes, map_read, [&](char* at) { std::memcpy(to, at, bytes); })) return;
+  staged_.fetch_add(bytes, std::memory_order_relaxed);
   const Place place = place_of(from);
   const uint64_t begin = place.offset / 4 * 4, end = (place.offset + bytes + 3) / 4 * 4;
   const Passing staging(context_, end - begin, map_read | copy_target);
@@ -91,16 +97,9 @@ void DeviceMemory::read(void* to, const void* from, size_t bytes) {
     context_.api.CommandEncoderCopyBufferToBuffer(e, place.buffer, begin, staging.get(), 0,
                                                   end - begin);
   });
-  Mapped mapped;
-  context_.checked("reading a buffer", [&] {
-    context_.api.BufferMapAsync(staging.get(), map_read, 0, end - begin,
-                                {nullptr, allow_spontaneous, got_bytes, &mapped, nullptr});
-    while (!mapped.done) context_.api.DevicePoll(context_.gpu, 1, nullptr);
+  context_.map(staging.get(), map_read, 0, end - begin, true, [&](void* at) {
+    std::memcpy(to, static_cast<char*>(at) + (place.offset - begin), bytes);
   });
-  if (!mapped.right) fail(ErrorCode::internal, "webgpu: reading a buffer: {}", mapped.words);
-  const void* bytes_there = context_.api.BufferGetConstMappedRange(staging.get(), 0, end - begin);
-  std::memcpy(to, static_cast<const char*>(bytes_there) + (place.offset - begin), bytes);
-  context_.api.BufferUnmap(staging.get());
 }
 
 // Through a buffer between them, as one may not be copied to itself.

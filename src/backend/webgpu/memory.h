@@ -22,6 +22,8 @@ class DeviceMemory final : public Memory {
   Device device() const override { return {15, context_.number}; }  // DLPack's kDLWebGPU
   /// So many have been copied into it from the host.
   uint64_t uploaded_bytes() const { return uploaded_.load(std::memory_order_relaxed); }
+  /// So many went between it and the host through a buffer for the time of a copy.
+  uint64_t staged_bytes() const { return staged_.load(std::memory_order_relaxed); }
   uint64_t capacity() const override;
   bool contains(const void* address) const override { return addresses_.contains(address); }
   Stream make_stream() override;
@@ -43,12 +45,14 @@ class DeviceMemory final : public Memory {
   bool reached(Event event) override;
 
  private:
+  bool copy_mapped(const void* block, size_t bytes, uint64_t mode,
+                   const std::function<void(char*)>& copy);
   void write(void* to, const void* from, size_t bytes);
   void read(void* to, const void* from, size_t bytes);
   void move(void* to, const void* from, size_t bytes);
 
   const DeviceContext& context_;
-  std::atomic<uint64_t> uploaded_{0};
+  std::atomic<uint64_t> uploaded_{0}, staged_{0};
   char* const reserved_;
   Addresses addresses_;
 };
