@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 # bench/webgpu.py: the zoo's models on WebGPU, checked against eager: kernels and submissions beside the CPU's plan
-"""Prints a line for each model of bench/shared/zoo.py and then, by adds of 256 numbers that wait for each other, what a dispatch and
-a submission cost. No speed of the models is measured: software Vulkan has none.
+"""Prints a line for each model of bench/shared/zoo.py. No speed is measured: software Vulkan has none.
 
     python bench/webgpu.py [--device webgpu] [--dtype float32] [--training] [mlp llama …]
 """
 
 import argparse
 import copy
-import statistics
 import sys
-import time
 from pathlib import Path
 
 import torch
@@ -81,31 +78,6 @@ def models(names, device, dtype, training):
         print(f"| {name} |", " | ".join(map(str, figures)), "|", flush=True)
 
 
-def launches(device):
-    """Microseconds of calls of one kernel and of 64 that follow one another: what one, and a submission, cost."""
-    times = {}
-    for length in (1, 65):
-        torch._dynamo.reset()
-
-        def chain(x, n=length):
-            for _ in range(n):
-                x = (x + x.sum()) * 0.5
-            return x
-
-        call, x = torch.compile(chain, backend="hologram", options={"device": device}), torch.zeros(256)
-        call(x)
-        before = counts(device)["dispatches"]
-        call(x)
-        dispatches, taken = counts(device)["dispatches"] - before, []
-        for _ in range(100):
-            begun = time.perf_counter()
-            call(x)
-            taken.append(time.perf_counter() - begun)
-        times[length] = dispatches, statistics.median(taken) * 1e6
-    (few, one), (many, all_) = times[1], times[65]
-    print(f"a call of {few} dispatches: {one:.0f} µs; of {many}: {all_:.0f} µs; each more: {(all_ - one) / (many - few):.1f} µs")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*")
@@ -114,7 +86,6 @@ def main():
     parser.add_argument("--training", action="store_true")
     options = parser.parse_args()
     models(options.models or ZOO, options.device, getattr(torch, options.dtype), options.training)
-    launches(options.device)
 
 
 if __name__ == "__main__":

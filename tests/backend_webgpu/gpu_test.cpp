@@ -63,7 +63,7 @@ TEST(Attention, LooksAtNoKeysThatAreHidden) {
   const auto replace = [&](const std::string& from, const std::string& to) { text.replace(text.find(from), from.size(), to); };
   EXPECT_EQ(behind(), "let begin = 0;\n  let behind = 12;");
   replace("scale 0x3fd0000000000000", "scale 0x3fd0000000000000 causal");
-  EXPECT_EQ(behind(), "let begin = 0;\n  let behind = min(12, i0 + 1);");
+  EXPECT_EQ(behind(), "let begin = 0;\n  let behind = min(12, i_0 + 1);");
   replace("score\n", R"(score
   %0 = accumulator.f32 a0
   %1 = index [i2 - 5]
@@ -72,7 +72,7 @@ TEST(Attention, LooksAtNoKeysThatAreHidden) {
   %4 = constant.f32 0xff800000
   %5 = select.f32 %3, %0, %4
 )");
-  EXPECT_EQ(behind(), "let begin = max(i0 + -4, 0) / 64 * 64;\n  let behind = min(12, i0 + 1);");
+  EXPECT_EQ(behind(), "let begin = max(i_0 + -4, 0) / 64 * 64;\n  let behind = min(12, i_0 + 1);");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "backend/webgpu/wgsl/module.h"
+#include "backend/webgpu/wgsl/unit.h"
 #include "support/corpus.h"
 
 namespace hologram::webgpu::wgsl {
@@ -21,6 +22,16 @@ TEST(Corpus, WhatIsLeftToTheHost) {
   const std::map<std::string, std::string> wanted{{"f64 is no type of WGSL", "casts doubles special "},
                                                   {"gradients of attention", "attention_grad_1 attention_grad_2 "}};
   EXPECT_EQ(left, wanted);
+}
+
+// i and 32, say, are no name.
+TEST(Unit, NamesAreNoWords) {
+  Unit unit(corpus().at("softmax"));
+  for (int n = 0; n < 70; ++n)
+    for (const char* stem : {"i", "u", "f"}) {
+      const std::string name = unit.fresh(stem);
+      EXPECT_TRUE(name != "i32" && name != "u32" && name != "f32" && name != "f16") << name;
+    }
 }
 
 // The line in front says how a kernel is launched (docs/webgpu.md).

@@ -164,3 +164,71 @@ def test_damage_in_every_part(tmp_path, honest):
         assert end == "refused" or not honest, words
         ends[end] = ends.get(end, 0) + 1
     assert ends["refused"] > len(files) // 3
+
+
+def arithmetic(x, y):
+    """Neighbours that share words: lengths are odd, and what is stored begins within one."""
+    bits = () if x.is_floating_point() else (x & y, x ^ y)
+    numbers = () if x.dtype == torch.bool else (x * y, x.cumsum(0), x.sort().values, torch.maximum(x, y))
+    return x + y, torch.where(x > y, x, y), x.flip(0)[1:], x[1:] == y[:-1], x.int(), torch.cat([x, y, x[:1]]), *bits, *numbers
+
+
+def wide(x, y):
+    n = torch.arange(x.shape[0])  # known to fit into 32 bits
+    return x // y, x % y, x << (n % 64), x >> 3, x * y, x.clamp(-9, 2**40), x.float(), n * 2 - 3, x.argmax(), (x + n).amin()
+
+
+STEP = 2**33 + 12345
+OPERANDS = {
+    "float16": (torch.arange(37) / 2 - 7).half(),  # sums of these are exact
+    "bfloat16": (torch.arange(37) / 2 - 7).bfloat16(),
+    "int8": torch.arange(-128, 128, 7).to(torch.int8),
+    "uint8": torch.arange(0, 256, 7).to(torch.uint8),
+    "int16": torch.arange(-32768, 32768, 1777).to(torch.int16),
+    "int32": torch.arange(-(2**31), 2**31, 2**27 + 11).to(torch.int32),
+    "bool": torch.arange(37) % 3 == 0,
+    "int64": torch.arange(-9, 10) * STEP,
+    "float64": torch.arange(37).double() / 2 - 7,
+}
+
+
+def on_webgpu(function, *arguments):
+    torch._dynamo.reset()
+    return torch.compile(function, backend="hologram", options={"device": "webgpu"})(*arguments)
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_each_type_has_the_hosts_values(name):
+    x = OPERANDS[name]
+    y = x.roll(5) | 1 if name == "int64" else x.roll(5)
+    counts = lambda: runtimes.runtime("cpu", "webgpu").counts["host_runs"]  # noqa: E731
+    on_webgpu(lambda x: x + 1, torch.ones(3))
+    before = counts()
+    for function in (arithmetic, wide) if name == "int64" else (arithmetic,):
+        for got, wanted in zip(on_webgpu(function, x, y), function(x, y), strict=True):
+            torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+    assert (counts() > before) == (name == "float64")
+
+
+FAR = torch.tensor([0, 5, 1])
+OUT_OF_RANGE = {
+    "x[i]": lambda x: x[FAR],
+    "x[-i]": lambda x: x[-FAR],
+    "gather": lambda x: x.gather(0, FAR),
+    "index_select": lambda x: x.index_select(0, FAR),
+    "embedding": lambda x: nn.functional.embedding(FAR, x.unflatten(0, (4, 1))),
+    "index_put": lambda x: torch.index_put(x, (FAR,), x[:3]),
+    "scatter": lambda x: x.scatter(0, FAR, x),
+    "index_add": lambda x: x.index_add(0, FAR, x[:3]),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_an_index_out_of_range_raises(name):
+    said = []
+    for options in ({}, {"device": "webgpu"}):
+        torch._dynamo.reset()
+        with pytest.raises((IndexError, RuntimeError)) as raised:
+            torch.compile(OUT_OF_RANGE[name], backend="hologram", options=options)(torch.ones(4))
+        said.append((raised.type, str(raised.value)))
+    assert said[0] == said[1]

@@ -48,8 +48,8 @@ class ProductWriter {
     Scope scope;
     std::string parameters;
     for (size_t k = 0; k <= n_; ++k) {
-      scope.axes[static_cast<int>(k)] = fmt::format("i{}", k);
-      parameters += fmt::format("i{}: i32, ", k);
+      scope.axes[static_cast<int>(k)] = fmt::format("i_{}", k);
+      parameters += fmt::format("i_{}: i32, ", k);
     }
     scope.accumulators = {"sum"};
     unit_.block([&] { BodyWriter(unit_, scope).write(b_.epilogue); }, "fn epilogue({}sum: {})",

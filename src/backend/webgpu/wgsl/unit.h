@@ -47,8 +47,8 @@ class Unit {
     line("}}");
   }
 
-  /// A new name.
-  std::string fresh(std::string_view stem) { return fmt::format("{}{}", stem, next_++); }
+  /// A new name, which is no word of WGSL: "i32" is one.
+  std::string fresh(std::string_view stem) { return fmt::format("{}_{}", stem, next_++); }
   /// A helper function of the prelude that the text calls; its name.
   std::string_view helper(std::string_view name);
   /// A variable of the workgroup's memory.
