@@ -14,6 +14,9 @@ struct Stores {
   std::map<int, int> input;  ///< by parameter index
   /// Those that a root is written to; the first is the one it is read from.
   std::map<ir::Value, std::vector<int>> of;
+  /// Roots that lie in an output's memory, which their kernel writes as that output: where they are
+  /// read.
+  std::map<ir::Value, int> seen_as;
   std::set<ir::Value> in_place_scatters;  ///< that write into their operand's own buffer
 };
 

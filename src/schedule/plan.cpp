@@ -8,6 +8,7 @@
 #include "atlas/empty.h"
 #include "schedule/check.h"
 #include "schedule/cluster/layouts.h"
+#include "schedule/cluster/views.h"
 #include "schedule/groups.h"
 #include "schedule/in_place.h"
 #include "schedule/lower/lower.h"
@@ -73,6 +74,8 @@ class Planner {
   void place_outputs();
   void fuse_depthwise();
   void place_intermediates();
+  int output_with(Value v) const;
+  int read_slot(Value v) const;
   int new_slot(Slot s);
   int slot_for(Value v, SlotKind kind, int index, const Shape& strides);
   void emit(const Cluster& c);
@@ -91,6 +94,8 @@ class Planner {
   Plan plan_;
   std::map<const Cluster*, FusedDepthwise> fused_;  // by the depthwise convolution's cluster
   std::set<Value> inlined_;                         // images that these compute for themselves
+  std::set<Value> read_by_host_;
+  std::map<int, int> memory_of_;                    // slots that lie in the memory of other ones
   Copies early_copies_;                             // of parameters, before anything is written
   Copies copies_;                                   // after everything else
   std::map<Fingerprint, int> program_number_;
@@ -197,14 +202,45 @@ void Planner::fuse_depthwise() {
   }
 }
 
+// The slot of an output which the same kernel writes with v's elements in the order of v's layout
+// (a convolution's rows of pixels, and the image that they are), or -1. The host takes slots as
+// they are.
+int Planner::output_with(Value v) const {
+  const int k = clustering_.cluster_of(v);
+  if (k < 0 || read_by_host_.count(v)) return -1;
+  const Cluster& c = clustering_.clusters()[static_cast<size_t>(k)];
+  if ((c.kind != ClusterKind::loop && c.kind != ClusterKind::product) || !c.tail.empty()) return -1;
+  for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const ir::Output& o = graph_.outputs[i];
+    if (o.parameter >= 0 || o.value == v || below_views(o.value) != v || !c.find(o.value)) continue;
+    Index at;
+    for (const Expr& d : o.value->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+    const Expr place = offset_of(at, o.strides);
+    Value x = o.value;
+    for (; x != v && (x->is(Op::reshape) || x->is(Op::permute)); x = x->input())
+      at = input_index(x, 0, at);
+    if (x == v && offset_of(at, layouts_.strides_of(v)) == place) return plan_.outputs[i].slot;
+  }
+  return -1;
+}
+
 // Slots for roots that other clusters read and for what is copied into parameters at the end.
 void Planner::place_intermediates() {
   auto need = [&](Value v) {
-    if (v->is(Op::parameter) || stores_.of.count(v) || inlined_.count(v)) return;
+    const bool placed = stores_.of.count(v) || stores_.seen_as.count(v);
+    if (v->is(Op::parameter) || placed || inlined_.count(v)) return;
     bool host = v->is(Op::host_result);
-    stores_.of[v].push_back(slot_for(v, host ? SlotKind::host : SlotKind::arena, -1,
-                                     host ? v->attrs.exprs : layouts_.strides_of(v)));
+    const int slot = slot_for(v, host ? SlotKind::host : SlotKind::arena, -1,
+                              host ? v->attrs.exprs : layouts_.strides_of(v));
+    if (int output = host ? -1 : output_with(v); output >= 0) {
+      stores_.seen_as.emplace(v, slot);
+      memory_of_.emplace(slot, output);
+    } else {
+      stores_.of[v].push_back(slot);
+    }
   };
+  for (const ir::Node& n : graph_.nodes())
+    if (n.is(Op::host_call)) read_by_host_.insert(n.inputs.begin(), n.inputs.end());
   for (const Cluster& c : clustering_.clusters())
     clustering_.for_each_access(c, [&](Value v, const Index&) {
       if (!c.find(v)) need(v);
@@ -213,8 +249,14 @@ void Planner::place_intermediates() {
     if (from >= 0) continue;
     Value v = graph_.outputs[static_cast<size_t>(-1 - from)].value;
     need(v);
-    from = stores_.of.at(v)[0];
+    from = read_slot(v);
   }
+}
+
+int Planner::read_slot(Value v) const {
+  if (v->is(Op::parameter)) return stores_.input.at(static_cast<int>(v->attrs.ints[0]));
+  auto it = stores_.seen_as.find(v);
+  return it == stores_.seen_as.end() ? stores_.of.at(v)[0] : it->second;
 }
 
 void Planner::emit_kernel(Lowered k, const std::vector<uint32_t>& nodes) {
@@ -222,6 +264,8 @@ void Planner::emit_kernel(Lowered k, const std::vector<uint32_t>& nodes) {
   Step step{StepKind::kernel};
   step.symbols = atlas::number_symbols(k.program);
   step.buffers = std::move(k.buffers);
+  for (int& b : step.buffers)
+    if (auto it = memory_of_.find(b); it != memory_of_.end()) b = it->second;
   step.name = std::move(k.name);
   step.cached = k.cached;
   step.nodes = nodes;
@@ -244,9 +288,7 @@ void Planner::emit_host(const Cluster& c) {
   step.nodes = {call->id};
   step.sizes = call->attrs.exprs;
   for (Value in : call->inputs)
-    step.arguments.push_back(in->is(Op::parameter)
-                                 ? stores_.input.at(static_cast<int>(in->attrs.ints[0]))
-                                 : stores_.of.at(in)[0]);
+    step.arguments.push_back(read_slot(in));
   for (const auto& [v, slots] : stores_.of) {
     if (!v->is(Op::host_result) || v->input() != call) continue;
     auto i = static_cast<size_t>(v->attrs.ints[0]);
@@ -260,11 +302,7 @@ void Planner::emit(const Cluster& c) {
   if (c.kind == ClusterKind::host) return emit_host(c);
   static const std::vector<int> nowhere;
   Storage storage{plan_.slots,
-                  [this](Value v) {
-                    return v->is(Op::parameter)
-                               ? stores_.input.at(static_cast<int>(v->attrs.ints[0]))
-                               : stores_.of.at(v)[0];
-                  },
+                  [this](Value v) { return read_slot(v); },
                   [this](Value v) {
                     auto it = stores_.of.find(v);
                     return it == stores_.of.end() ? nowhere : it->second;

@@ -26,6 +26,10 @@ def native(function, *inputs, truth=None, tolerance=3e-6):
     return got
 
 
+def steps_of(profile) -> list:
+    return [step for graph in profile._graphs for step in graph.plan["steps"]]
+
+
 @st.composite
 def convolutions(draw):
     """Arguments of a convolution of one to three axes and the shapes of its operands."""
@@ -381,10 +385,14 @@ def test_nan_and_infinity_reach_only_their_windows():
 
 
 def test_saved_activations_lie_channels_last():
-    """What only the backward graph reads stays as the convolution computed it; results and gradients are eager's."""
+    """What only the backward graph reads stays as the convolution computed it, written once; results and gradients are eager's."""
     layers = [torch.nn.Conv2d(8, 16, 3, 2, 1), torch.nn.BatchNorm2d(16), torch.nn.ReLU6(), torch.nn.Conv2d(16, 8, 1)]
     model = torch.nn.Sequential(*layers)
     compiled = compile_fresh(model, dynamic=False)
+    with hologram_torch.profile() as profile:
+        compiled(normal(2, 8, 13, 12))
+    assert [len(s["writes"]) for s in steps_of(profile) if s["name"].startswith("dot_general")] == [1, 1]
+    model[1].reset_running_stats()
     results = []
     for f in (model, compiled):
         x = normal(2, 8, 13, 12).requires_grad_()
@@ -399,6 +407,28 @@ def test_saved_activations_lie_channels_last():
     assert backend_stats()["fallback_ops"] == {} and backend_stats()["failed_graphs"] == 0
     for expected, got in zip(*results, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [12, 72])  # a batch norm of few pixels is one kernel, one of more has its sums in blocks
+def test_kinds_of_pixels_are_joined_apart_from_sums(size):
+    """The image's gradient of a strided depthwise convolution, which batch norm's gradient sums and reads again."""
+    layers = [torch.nn.BatchNorm2d(16), torch.nn.ReLU6(), torch.nn.Conv2d(16, 16, 3, 2, 1, groups=16, bias=False)]
+    model = torch.nn.Sequential(*layers)
+    x = normal(2, 16, size, size).to(memory_format=torch.channels_last)
+
+    def gradients(f):
+        image = x.clone().requires_grad_()
+        y = f(image)
+        gradient = normal(*y.shape, seed=3).to(memory_format=torch.channels_last)
+        return torch.autograd.grad(y, [image, *model.parameters()], gradient)
+
+    expected, compiled = gradients(model), compile_fresh(model, dynamic=False)
+    with hologram_torch.profile() as profile:
+        got = gradients(compiled)
+    (joined,) = [s["operations"] for s in steps_of(profile) if "concat" in str(s["operations"])]
+    assert "reduce" not in str(joined) and "dot_general" in str(joined)
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kernel, stride, padding", [(1, 2, 0), (2, 2, 0), (3, (3, 4), 1), (5, 2, 2), (3, (1, 2), 1)])

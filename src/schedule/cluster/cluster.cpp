@@ -224,9 +224,16 @@ bool Clustering::reduces_columns(Value v, const Member& m) const {
       return part && part->first.is(1);
     });
   };
+  const Expr all = numel(v->input()->shape);
   auto visit = [&](Value leaf, const Index& index) {
-    if (leaf->is(Op::dot_general))
-      ++(result_axis(index.back()) ? columns : rows);
+    const Expr some = numel(leaf->shape);
+    if (some.is_const() && all.is_const() && 16 * some.constant_value() < all.constant_value())
+      return;  // weights, which many elements share
+    if (leaf->is(Op::dot_general))  // of one column a group: the groups lie densest
+      ++(result_axis(index[index.size() > 2 && leaf->shape.back().is(1) ? index.size() - 3
+                                                                         : index.size() - 1])
+             ? columns
+             : rows);
     else if (leaf->is(Op::parameter) && leaf->rank() > 2)
       ++(result_axis(offset_of(index, leaf->attrs.exprs)) ? columns : rows);
   };

@@ -88,6 +88,7 @@ class Clustering {
   void make_clusters(const std::vector<int>& cost);
   bool join_attention(ir::Value v);
   bool reduces_columns(ir::Value v, const Member& m) const;
+  bool joins_parts(const Cluster& c) const;
   void fuse();
   bool is_kept(int cluster) const;
   bool writes_what_it_reads(const Cluster& c) const;

@@ -61,7 +61,27 @@ bool same_set(const AxisMap& map, const std::vector<ClusterAxis>& from,
 
 }  // namespace
 
+// Whether a loop over points puts values together from parts, element by element.
+bool Clustering::joins_parts(const Cluster& c) const {
+  std::vector<Value> open;
+  for (const Member& m : c.members) open.push_back(m.node);
+  std::set<Value> seen(open.begin(), open.end());
+  while (!open.empty()) {
+    Value v = open.back();
+    open.pop_back();
+    if (v->is(ir::Op::concat)) return true;
+    for (Value in : v->inputs)
+      if (!root_[in->id] && seen.insert(in).second) open.push_back(in);
+  }
+  return false;
+}
+
 bool Clustering::merge_loops(const Cluster& a, const Cluster& b, Cluster& out) const {
+  // Sums down columns read their elements one by one, which is no place to choose among parts.
+  auto down = [&](const Member& m) {
+    return ir::info(m.node->op).kind == ir::OpKind::reduce && reduces_columns(m.node, m);
+  };
+  if (!a.has_rows() && std::ranges::any_of(b.members, down) && joins_parts(a)) return false;
   AxisMap map;
   bool ok = true;
   for_each_access(b, [&](Value v, const Index& read) {

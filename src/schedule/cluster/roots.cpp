@@ -181,11 +181,15 @@ void Roots::sums_of_output(Value v, bool in_planes, bool is_part) {
   }
 }
 
-// A reduction that reads such sums too would take them in its own loop, which is no place for them.
+// Outputs, and what several others read of an image that is put together from such sums: a
+// reduction among these reads it from memory (Clustering::merge_loops).
 void Roots::sums_of_loops() {
   for (const auto& o : graph_.outputs)
     if (o.value->rank() > 2 && !o.strides.empty())
       sums_of_output(o.value, o.strides.back().is(1), false);
+  for (Value v : live_)
+    if (uses_[v->id] > 1 && v->rank() > 2 && ir::is_elementwise(v->op))
+      for (Value in : v->inputs) sums_of_output(in, false, false);
 }
 
 // Images that products compute in parts, and what these read, lie channels last first.

@@ -261,12 +261,22 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   return plan;
 }
 
+namespace {
+
+// From so many columns on a unit takes much of a line of memory; rows of fewer are read one after
+// the other, as they lie, and the partials are in the nearest cache.
+constexpr int64_t wide_columns = 1024;
+
+}  // namespace
+
 bool reads_by_partial(const atlas::LoopBlock& block, const Stage& stage, LaneMode mode) {
   if (mode != LaneMode::parallel || stage.reductions.empty() ||
       static_cast<int>(block.axes.size()) != block.parallel_rank + 1)
     return false;
-  const Expr& rows = block.axes.back().extent;
+  const Expr &rows = block.axes.back().extent,
+             &columns = block.axes[static_cast<size_t>(block.parallel_rank) - 1].extent;
   if (rows.is_const() && rows.constant_value() < 128) return false;
+  if (!columns.is_const() || columns.constant_value() < wide_columns) return false;
   return std::all_of(stage.reductions.begin(), stage.reductions.end(),
                      [](const atlas::Reduction& r) {
                        return !r.tree && ir::info(r.op).kind == ir::OpKind::reduce;
