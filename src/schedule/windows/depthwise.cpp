@@ -3,10 +3,11 @@
 //
 // Up to eight pixels of a line (a divisor of its length, at most 200 multiply-adds) share a body,
 // so that four chains run side by side. Channels are taken in blocks so that the lines that a
-// window spans stay in the nearest cache (24 KiB). Narrow groups: lanes run along the channels of
-// all groups, and lanes of a group share an element of the image, taken from a whole vector by one
-// shuffle (codegen/shared_element). Vectors then begin at multiples of their length, so units are
-// lines of channels.
+// window spans stay in the nearest cache (24 KiB), and these inside of blocks of lines: products
+// before and behind share pixels out among threads, so each core finds its own in its cache. Narrow
+// groups: lanes run along the channels of all groups, and lanes of a group share an element of the
+// image, taken from a whole vector by one shuffle (codegen/shared_element). Vectors then begin at
+// multiples of their length, so units are lines of channels.
 #include <algorithm>
 
 #include "schedule/lower/kinds.h"
@@ -18,6 +19,22 @@ namespace hologram::schedule {
 using atlas::AxisKind;
 using atlas::Val;
 using ir::Value;
+
+namespace {
+
+constexpr int64_t fewest_lines = 7;  // of a block, against those around it that two blocks read
+constexpr int64_t most_blocks = 16;
+
+// Lines of a block: of an even number of blocks, or all.
+Expr lines_together(const Expr& lines) {
+  if (!lines.is_const()) return lines;
+  int64_t all = lines.constant_value(), blocks = 1;
+  for (int64_t n = 2; n <= most_blocks && n * fewest_lines <= all; n += 2)
+    if (all % n == 0) blocks = n;
+  return Expr(all / blocks);
+}
+
+}  // namespace
 
 // A product with one column, or few in each of many groups: for each batch point and column (a
 // channel) and each row (a pixel) a chain over the taps, whose weights are laid out anew with the
@@ -48,8 +65,11 @@ Kernels lower_depthwise(const Context& cx) {
   const ClusterAxis& groups = cx.cluster.axes[cx.cluster.axes.size() - 4];
   Expr channels = groups.extent * column.extent;
   Expr together = channels_together(lhs, line, count, channels, machine);
+  Expr lines = *rows.extent.exact_div(line);
+  Expr piece = together == channels ? lines : lines_together(lines);
+  Expr before = add_axis(*lines.exact_div(piece)) * piece;
   Expr block = add_axis(*channels.exact_div(together)) * together;
-  Expr first = add_axis(*rows.extent.exact_div(line)) * line;
+  Expr first = (before + add_axis(piece)) * line;
   first += add_axis(*line.exact_div(Expr(pixels))) * Expr(pixels);
   for (size_t i = 0; i + 4 < cx.cluster.axes.size(); ++i)
     place[cx.cluster.axes[i].id] = add_axis(cx.cluster.axes[i].extent);
