@@ -46,7 +46,7 @@ struct Stamp {
   Watched data;
   int64_t version = -1;  // -1: what is computed from it is not kept
   bool native = false;   // a tensor of PyTorch's
-  bool buffer = false;   // a small one, which PyTorch's batch norm writes without a version
+  bool buffer = false;   // a small vector, which PyTorch's batch norm writes without a version
   // Of its bytes, which are compared at each call: a buffer's, or others hold the storage, or did.
   std::optional<uint64_t> content = std::nullopt;
   int64_t quiet = 0;  // what Sharers said when the content was this
@@ -72,14 +72,18 @@ class Stamps {
       : plan_(plan),
         host_(host),
         stamps_(static_cast<size_t>(plan.num_parameters)),
-        bytes_(stamps_.size(), -1) {
+        bytes_(stamps_.size(), -1),
+        vector_(stamps_.size()) {
     for (const auto& entry : plan.cache)
       used_.insert(used_.end(), entry.parameters.begin(), entry.parameters.end());
     std::sort(used_.begin(), used_.end());
     used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
     for (const schedule::Slot& slot : plan.slots)
-      if (slot.kind == schedule::SlotKind::input && slot.bytes.is_const())
-        bytes_[static_cast<size_t>(slot.index)] = std::max<int64_t>(slot.bytes.constant_value(), 0);
+      if (slot.kind == schedule::SlotKind::input && slot.bytes.is_const()) {
+        const auto k = static_cast<size_t>(slot.index);
+        bytes_[k] = std::max<int64_t>(slot.bytes.constant_value(), 0);
+        vector_[k] = slot.shape.size() < 2;
+      }
     of_process().push_back(this);
   }
   ~Stamps() { std::erase(of_process(), this); }
@@ -246,7 +250,8 @@ class Stamps {
     if (made.version < 0) return;
     made.quiet = ask_sharers(k, state, comparing);
     const bool readable = host_ && bytes_[k] >= 0;
-    made.buffer = readable && bytes_[k] <= buffer_bytes && made.data.get() && !is_parameter(o);
+    made.buffer = readable && vector_[k] && bytes_[k] <= buffer_bytes && made.data.get() &&
+                  !is_parameter(o);
     if (readable && (shared_[k] || made.buffer))
       made.content = content_of(k, made.data.get(), comparing);
     else if (shared_[k] && made.quiet == 0)
@@ -286,6 +291,7 @@ class Stamps {
   const bool host_;
   std::vector<Stamp> stamps_;
   std::vector<int64_t> bytes_;                                    // by parameter; -1: not known
+  std::vector<char> vector_;                                      // by parameter: of one axis
   std::vector<char> shared_ = std::vector<char>(stamps_.size());  // by parameter, at the last check
   std::vector<int> used_;
   int64_t epoch_ = 0, commits_ = 0;

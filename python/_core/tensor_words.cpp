@@ -61,6 +61,7 @@ bool TensorWords::learn(const nb::list& list, nb::handle type, nb::object ask) {
   known_ = false;
   resizable_ = 0;
   type_ = nb::borrow(type);
+  kinds_ = {};
   ask_ = std::move(ask);
   std::vector<Sample> samples;
   for (nb::handle s : list)
@@ -102,8 +103,13 @@ bool TensorWords::learn_resizable(nb::handle tensor, nb::handle change) {
 }
 
 bool TensorWords::is_tensor(PyObject* object) const {
-  return type_.is_valid() &&
-         PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type_.ptr()));
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  if (type == kinds_[0].ptr() || type == kinds_[1].ptr()) return true;
+  if (!type_.is_valid() ||
+      !PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type_.ptr())))
+    return false;
+  kinds_[1] = std::exchange(kinds_[0], nb::borrow(type));
+  return true;
 }
 
 TensorState TensorWords::look_at_any(PyObject* object) const {

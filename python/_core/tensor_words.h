@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -48,20 +49,19 @@ class TensorWords {
   static uint32_t holders_of(const void* storage) {
     return half(storage, count_at) - (half(storage, wrapped_at) >> 31);
   }
-  /// Fetches what calls read of a tensor, one `step` of three at a time, each of what the one
-  /// before has brought: a model's weights drive the tensors that hold them out of the caches.
-  void fetch(PyObject* object, int step) const {
-    if (step == 0) return __builtin_prefetch(object);
-    if (!known_ || !is_tensor(object)) return;
-    const char* implementation = static_cast<const char*>(implementation_of(object));
-    if (!implementation) return;
-    if (step == 1) {
-      for (size_t place = 0; place < fetched_bytes; place += 64)
-        __builtin_prefetch(implementation + place);
-      return;
-    }
-    __builtin_prefetch(at(implementation, storage_));
-    __builtin_prefetch(at(implementation, counter_));
+  /// Reads a word of each line that calls read of a tensor, which a model's weights have driven out
+  /// of the caches: where nothing else is done between two tensors, a processor looks for those of
+  /// many at once. Fetching by instructions that may be left undone would not bring pages.
+  uint64_t touch(PyObject* object) const {
+    if (!known_ || !is_tensor(object)) return 0;
+    const void* implementation = implementation_of(object);
+    if (!implementation) return 0;
+    __builtin_prefetch(static_cast<const char*>(implementation) + 2 * line);
+    const void *storage = at(implementation, storage_), *counter = at(implementation, counter_);
+    uint64_t sum = half(implementation, line);
+    if (storage) sum += half(storage, count_at);
+    if (counter) sum += half(counter, version_at);
+    return sum;
   }
 
   /// How many hold the tensor's implementation: its object alone, or C++ too, DLPack's capsules and
@@ -73,8 +73,7 @@ class TensorWords {
   }
 
  private:
-  static constexpr size_t count_at = 8, wrapped_at = 12, version_at = 16,
-                          fetched_bytes = 192;
+  static constexpr size_t count_at = 8, wrapped_at = 12, version_at = 16, line = 64;
 
   static const void* at(const void* base, size_t place) {
     return *reinterpret_cast<void* const*>(static_cast<const char*>(base) + place);
@@ -98,6 +97,7 @@ class TensorWords {
   bool known_ = false;
   size_t implementation_ = 0, storage_ = 0, counter_ = 0, resizable_ = 0;
   nanobind::object type_, ask_;
+  mutable std::array<nanobind::object, 2> kinds_;  // types that have been found to be tensors'
 };
 
 /// -1 for inference tensors, which keep none.

@@ -84,11 +84,11 @@ template <class Argument>
 bool TorchCall::State::read_each(const Argument& argument) {
   const auto& args = owner_.args_;
   const TensorWords& words = TensorWords::of_process();
+  uint64_t touched = 0;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (args[i].kind == ArgKind::tensor) touched += words.touch(argument(i));
+  __asm__ volatile("" : : "r"(touched));
   for (size_t i = 0; i < args.size(); ++i) {
-    constexpr size_t step = 6;  // arguments that are read while memory answers
-    for (size_t ahead = 3 * step, n = 0; n < 3; ahead -= step, ++n)
-      if (i + ahead < args.size() && args[i + ahead].kind == ArgKind::tensor)
-        words.fetch(argument(i + ahead), static_cast<int>(n));
     PyObject* o = argument(i);
     auto k = static_cast<size_t>(args[i].index);
     switch (args[i].kind) {
@@ -136,6 +136,24 @@ bool ends_with_its_work() {
   return settings::is_on("HOLOGRAM_CUDA_SYNC");
 }
 
+// AOTAutograd leaves the versions of some as they are. What nobody watched at the last call is asked
+// about again where it lies elsewhere, or others are watched.
+void TorchCall::State::tell_of_writes() {
+  Writes& writes = Writes::of_process();
+  const std::vector<int>& slots = owner_.written_;
+  std::vector<const void*>& known = owner_.unwatched_;
+  if (owner_.unwatched_since_ != writes.changes()) known.assign(slots.size(), nullptr);
+  owner_.unwatched_since_ = writes.changes();
+  for (size_t n = 0; n < slots.size(); ++n) {
+    const auto i = static_cast<size_t>(slots[n]);
+    const void* data = frame_.slots[i];
+    if (data && known[n] == data) continue;
+    const int64_t bytes = plan().slots[i].bytes.eval(frame_.symbols);
+    const bool watched = writes.written(data, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+    known[n] = watched || !plan().slots[i].bytes.is_const() ? nullptr : data;
+  }
+}
+
 PyObject* TorchCall::State::run() {
   Executable& e = *owner_.executable_;
   Executable::Arguments arguments{parameters_.data(), symbols_.data(), &checked_.kept, observer()};
@@ -155,11 +173,7 @@ PyObject* TorchCall::State::run() {
     throw;
   }
   PyEval_RestoreThread(saved_);
-  for (int slot : owner_.written_) {  // AOTAutograd leaves the versions of some as they are
-    const auto i = static_cast<size_t>(slot);
-    const int64_t bytes = plan().slots[i].bytes.eval(frame_.symbols);
-    Writes::of_process().written(frame_.slots[i], static_cast<size_t>(std::max<int64_t>(bytes, 1)));
-  }
+  tell_of_writes();
   if (!succeeded(outcome)) {
     if (outcome.faults != 0) describe(outcome.faults);
     return nullptr;

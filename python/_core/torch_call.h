@@ -112,6 +112,8 @@ class TorchCall {
   std::vector<int> parameter_slot_, output_slot_;
   std::vector<char> returned_;  // by parameter: whether a result is the argument itself
   std::vector<int> written_;    // slots of parameters that the graph writes
+  std::vector<const void*> unwatched_;        // by written_: where they were, when nobody watched
+  int64_t unwatched_since_ = -1;              // Writes::changes() then
 };
 
 /// Sets the maker of the context manager that PyTorch's profiler takes around each step while it is

@@ -59,6 +59,7 @@ class TorchCall::State final : public runtime::Outputs,
   void* address_of(PyObject* made, const char* what);
   void keep(PyObject* o, size_t parameter);
   bool check_stamps();
+  void tell_of_writes();
   PyObject* object_of(int slot);
   PyObject* result_of(const Result& r);
   PyObject* view_of(PyObject* base, const Result& r);

@@ -39,7 +39,10 @@ class Writes {
 
   int64_t epoch() const { return epoch_; }
   void next_epoch() { ++epoch_; }
-  void watch(const void* address) { ++watched_[reinterpret_cast<uintptr_t>(address)]; }
+  void watch(const void* address) {
+    ++watched_[reinterpret_cast<uintptr_t>(address)];
+    ++changes_;
+  }
   void forget(const void* address) {
     auto it = watched_.find(reinterpret_cast<uintptr_t>(address));
     if (it != watched_.end() && --it->second == 0) watched_.erase(it);
@@ -50,13 +53,17 @@ class Writes {
     auto it = watched_.lower_bound(begin);
     return it != watched_.end() && it->first - begin < bytes;
   }
-  /// Begins another epoch if a watched address lies in these bytes.
-  void written(const void* address, size_t bytes) {
-    if (watches(address, bytes)) next_epoch();
+  /// Begins another epoch if a watched address lies in these bytes, and tells it.
+  bool written(const void* address, size_t bytes) {
+    const bool watched = watches(address, bytes);
+    if (watched) next_epoch();
+    return watched;
   }
+  /// How often an address has begun to be watched: what is not watched stays so while it is the same.
+  int64_t changes() const { return changes_; }
 
  private:
-  int64_t epoch_ = 0;
+  int64_t epoch_ = 0, changes_ = 0;
   std::map<uintptr_t, int> watched_;  // with how many stamps remember each
 };
 

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "host/context.h"
+#include "host/pages.h"
 #include "runtime/planning.h"
 #include "runtime/staging.h"
 #include "schedule/footprint.h"
@@ -319,9 +320,44 @@ void Executable::bind_all(const Arguments& arguments, Outputs& outputs, const Le
   }
 }
 
-bool in_pool(const std::shared_ptr<void>& value) {
+namespace {
+
+// The deleter of a value that shares a block of the pool with others.
+struct Part {
+  std::shared_ptr<void> block;
+  void operator()(void*) const {}
+};
+
+bool is_block(const std::shared_ptr<void>& value) {
   const auto* free = std::get_deleter<decltype(&host::MemoryPool::deallocate)>(value);
   return free && *free == &host::MemoryPool::deallocate;
+}
+
+}  // namespace
+
+bool in_pool(const std::shared_ptr<void>& value) {
+  return is_block(value) || std::get_deleter<Part>(value);
+}
+
+// Those of less than a huge page are put side by side: calls read all weights of a model from one
+// end to the other, and small pages take a tenth of the memory's bandwidth.
+void Executable::allocate_together(Kept& kept, const std::vector<uint8_t>& stale) const {
+  constexpr size_t line = 128;
+  std::vector<std::pair<size_t, size_t>> parts;  // entry, offset
+  size_t total = 0;
+  for (size_t c = 0; c < kept.size(); ++c) {
+    const Expr& size = plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].bytes;
+    if (!stale[c] || !size.is_const()) continue;
+    const size_t bytes = host::addressable(size.constant_value());
+    if (bytes >= host::huge_page_bytes) continue;
+    parts.emplace_back(c, total);
+    total += (bytes + line - 1) / line * line;
+  }
+  if (parts.size() < 2 || total < host::huge_page_bytes) return;
+  const std::shared_ptr<void> block{runtime_->memory().allocate(total),
+                                    &host::MemoryPool::deallocate};
+  for (const auto& [c, offset] : parts)
+    kept[c] = {static_cast<std::byte*>(block.get()) + offset, Part{block}};
 }
 
 std::shared_ptr<void> Executable::allocate_kept(size_t bytes, Outputs& outputs,
@@ -354,11 +390,14 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   Kept& kept = arguments.kept ? *arguments.kept : computed;
   kept.resize(plan_.cache.size());
   std::vector<uint8_t> stale(kept.size());
+  for (size_t c = 0; c < kept.size(); ++c)
+    stale[c] = !kept[c] &&
+               plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].kind != SlotKind::input;
+  if (!runtime_->device()) allocate_together(kept, stale);
   for (size_t c = 0; c < kept.size(); ++c) {
     int slot = plan_.cache[c].slot;
     if (plan_.slots[static_cast<size_t>(slot)].kind == SlotKind::input) continue;  // Staging's
     if (!kept[c]) {
-      stale[c] = 1;
       const size_t bytes =
           host::addressable(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
       if (Memory* device = runtime_->device(); device && device->captured(frame.stream))
@@ -481,7 +520,7 @@ std::vector<std::pair<const void*, size_t>> Executable::cached_values() const {
   for (size_t c = 0; c < kept_.size(); ++c) {
     if (!kept_[c]) continue;
     const Expr& bytes = plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].bytes;
-    if (in_pool(kept_[c]))
+    if (is_block(kept_[c]))
       out.emplace_back(kept_[c].get(), host::MemoryPool::capacity(kept_[c].get()));
     else if (bytes.is_const())
       out.emplace_back(kept_[c].get(), static_cast<size_t>(bytes.constant_value()));

@@ -108,7 +108,7 @@ void raise_faults(int32_t faults);
 
 /// Values computed from static parameters alone, by the plan's cache entries; null: to be computed.
 using Kept = std::vector<std::shared_ptr<void>>;
-/// Whether a value lies in a block of the host's pool.
+/// Whether a value lies in the host's pool.
 bool in_pool(const std::shared_ptr<void>& value);
 
 /// Immutable once made (apart from its caches); run() may be called from any number of threads at
@@ -193,6 +193,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   class Lease;
   Outcome run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
   void bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease, Frame& frame);
+  void allocate_together(Kept& kept, const std::vector<uint8_t>& stale) const;
   std::shared_ptr<void> allocate_kept(size_t bytes, Outputs& outputs, Frame& frame) const;
   Stream stream_for(const Arguments& arguments, Memory& device, Frame& frame) const;
   void keep_on_device(const std::vector<bool>& fixed);

@@ -160,6 +160,44 @@ TEST(AttentionBits, queries_in_lanes_give_the_same_on_every_instruction_set) {
   }
 }
 
+// Of a cache that a mask hides the end of, with NaN there or without, the bits of the results.
+std::vector<char> bits_of_cache(cpu::Isa isa, const Case& c, int64_t seen, bool poisoned) {
+  atlas::Program p = make_program(c);
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  const auto size = static_cast<size_t>(size_of(c.dtype));
+  std::vector<Memory> memory;
+  std::vector<void*> bufs;
+  for (size_t b = 0; b < p.buffers.size(); ++b) {
+    const auto count = static_cast<size_t>(p.buffers[b].extent.eval({}));
+    memory.emplace_back(count * (b == bias_buffer ? 1 : size));
+    for (int64_t i = 0; i < static_cast<int64_t>(count) && b != out_buffer; ++i) {
+      const int64_t key = i / c.depth % c.keys;
+      const bool hidden = (b == k_buffer || b == v_buffer) && key >= (seen + 15) / 16 * 16;
+      const double x = normal(random);
+      // The last row sees all of them, those before it fewer.
+      uint64_t bits = ir::bits_of(c.dtype, hidden && poisoned ? NAN : x);
+      if (b == bias_buffer) bits = i % c.keys < seen - 20 * (c.queries - 1 - i / c.keys);
+      std::memcpy(memory.back().data() + static_cast<size_t>(i) * (b == bias_buffer ? 1 : size),
+                  &bits, b == bias_buffer ? 1 : size);
+    }
+  }
+  for (Memory& m : memory) bufs.push_back(m.data());
+  EXPECT_EQ(Compiled(p, cpu::generic_target(isa)).run(bufs, {}), 0);
+  const char* out = memory[out_buffer].data();
+  return {out, out + memory[out_buffer].size()};
+}
+
+TEST(AttentionBits, keys_that_a_mask_hides_from_few_queries_are_not_read) {
+  for (cpu::Isa isa : runnable_isas())
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (int64_t seen : {0, 1, 64, 129, 333}) {
+        Case c{1, 4, 2, seen % 2 + 1, 333, 64, 64, false, Score::keep_mask, dtype};
+        EXPECT_EQ(bits_of_cache(isa, c, seen, true), bits_of_cache(isa, c, seen, false))
+            << name_of(isa) << ' ' << c << ", " << seen << " seen";
+      }
+}
+
 // Both products of bfloat16 by the dot instruction, where this machine has it.
 class AttentionDots : public BriefAttention {
  protected:

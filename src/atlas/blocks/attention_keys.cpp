@@ -8,45 +8,40 @@
 namespace hologram::atlas {
 namespace {
 
-// Reads a score body that ends with select(condition, score, -inf): comparisons of coordinates in
-// the condition bound the keys.
+bool lowest(const Instr& i) {
+  return i.code == Code::constant && is_float(i.type) &&
+         ir::as_double(i.type, i.bits) == -std::numeric_limits<double>::infinity();
+}
+
+// Calls each(condition, holds) for the selections of -inf that a score body ends with: a key is
+// hidden where a condition does not hold (`holds`), or does.
+template <class Each>
+void for_each_condition(const Body& score, const Each& each) {
+  if (score.instrs.empty()) return;
+  auto last = static_cast<ValueId>(score.instrs.size() - 1);
+  while (true) {
+    const Instr& i = score.instrs[last];
+    if (i.code != Code::arithmetic || i.op != ir::Op::select) return;
+    const bool holds = lowest(score.instrs[i.args[2]]);
+    if (!holds && !lowest(score.instrs[i.args[1]])) return;
+    each(i.args[0], holds);
+    last = i.args[holds ? 1 : 2];
+  }
+}
+
+// Comparisons of coordinates in these conditions bound the keys.
 class Bounds {
  public:
   Bounds(const Body& body, int query_axis)
       : body_(body), query_(query_axis), key_(query_axis + 1) {}
 
   KeyBounds find() {
-    read();
+    for_each_condition(body_, [&](ValueId v, bool holds) { conditions(v, holds); });
     return bounds_;
   }
 
  private:
-  void read() {
-    if (body_.instrs.empty()) return;
-    auto last = static_cast<ValueId>(body_.instrs.size() - 1);
-    while (const Instr* i = operation(last, ir::Op::select)) {
-      if (lowest(i->args[2])) {
-        conditions(i->args[0], true);
-        last = i->args[1];
-      } else if (lowest(i->args[1])) {
-        conditions(i->args[0], false);
-        last = i->args[2];
-      } else {
-        return;
-      }
-    }
-  }
-
   const Instr& at(ValueId v) const { return body_.instrs[v]; }
-  const Instr* operation(ValueId v, ir::Op op) const {
-    const Instr& i = at(v);
-    return i.code == Code::arithmetic && i.op == op ? &i : nullptr;
-  }
-  bool lowest(ValueId v) const {
-    const Instr& i = at(v);
-    return i.code == Code::constant && is_float(i.type) &&
-           ir::as_double(i.type, i.bits) == -std::numeric_limits<double>::infinity();
-  }
 
   // An integer as an expression of coordinates. Coordinates are too small to overflow.
   std::optional<Expr> number(ValueId v) const {
@@ -127,10 +122,68 @@ int64_t sharing(const Body& body, int axis, int64_t all) {
   return group ? group : all;
 }
 
+// What the values of a body are made of: of accumulators, of memory.
+struct Sources {
+  std::vector<bool> score, memory;
+
+  explicit Sources(const Body& body) {
+    for (const Instr& i : body.instrs) {
+      bool of_score = i.code == Code::accumulator, of_memory = i.code == Code::load;
+      auto add = [&](size_t v) {
+        of_score = of_score || score[v];
+        of_memory = of_memory || memory[v];
+      };
+      for (ValueId v : i.args)
+        if (v != no_value) add(v);
+      i.expr.any_atom([&](const Atom& a) {
+        if (a.kind == Atom::Kind::value) add(static_cast<size_t>(a.id));
+        return false;
+      });
+      score.push_back(of_score);
+      memory.push_back(of_memory);
+    }
+  }
+};
+
 }  // namespace
 
 KeyBounds find_key_bounds(const Body& score, int query_axis) {
   return Bounds(score, query_axis).find();
+}
+
+Body seen_keys(const Body& score) {
+  const Sources sources(score);
+  Body seen;
+  bool of_memory = false;
+  std::vector<std::pair<ValueId, bool>> conditions;
+  for_each_condition(score, [&](ValueId v, bool holds) {
+    if (sources.score[v]) return;
+    conditions.emplace_back(v, holds);
+    of_memory = of_memory || sources.memory[v];
+  });
+  if (!of_memory) return {};
+  // Nothing of what follows from the score is asked for: any number does in its place.
+  for (Instr i : score.instrs) {
+    if (i.code == Code::accumulator) {
+      i.code = Code::constant;
+      i.buffer = -1;
+    }
+    seen.add(std::move(i));
+  }
+  auto add = [&](Code code, ir::Op op, ValueId x, ValueId y) {
+    return seen.add({.code = code,
+                     .op = op,
+                     .type = DType::b8,
+                     .args = {x, y, no_value},
+                     .bits = 1,
+                     .expr = {}});
+  };
+  ValueId all = add(Code::constant, {}, no_value, no_value);
+  for (auto [v, holds] : conditions) {
+    if (!holds) v = add(Code::arithmetic, ir::Op::bit_not, v, no_value);
+    all = add(Code::arithmetic, ir::Op::bit_and, all, v);
+  }
+  return seen;
 }
 
 int64_t heads_sharing(const AttentionBlock& block, bool undivided) {

@@ -86,6 +86,7 @@ void AttentionEmitter::prepare() {
     if (!plan_.on_tiles)
       scratch_.tile = k_.slot(k_.type_of(type_), "tile", rows * t_.panel * plan_.key_span);
     scratch_.largest = k_.slot(vector(), "largest");
+    scratch_.seen = k_.slot(k_.ir.getInt64Ty(), "seen");
     scratch_.partials = k_.slot(k_.type_of(type_), "partials", partials_of(type_));
   }
   if (plan_.k_load) size_.k_row = number(plan_.k_load->x_stride);
@@ -132,6 +133,7 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     if (plan_.bounds.last->by_query) last = add(last, add(rows_.begin, sub(queries, k_.i64(1))));
     key_end = least(key_end, round_up(most(add(last, 1), k_.i64(0)), key_block));
   }
+  if (!plan_.seen.instrs.empty()) key_end = end_of_seen(scope, key_start, key_end);
   clear(scope);
   if (few_on_tiles())
     turn_few_queries(scope);
@@ -162,6 +164,32 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     });
   epilogue(scope);
   log_sums(scope);
+}
+
+// Of a cache most may be hidden yet. What is left out has probabilities of 0.
+Value* AttentionEmitter::end_of_seen(Scope& scope, Value* first, Value* end) {
+  scope.seek();
+  k_.ir.CreateStore(first, scratch_.seen);
+  for_vectors(scope, sub(end, first), t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
+    s.seek();
+    Value* key = add(first, offset);
+    s.set_axis(key_axis_, key);
+    s.set_lanes(key_axis_, t_.lanes, mask);
+    emit_loop(s, k_.i64(0), rows_.count, k_.i64(1), true, [&](Scope& row, Value* r) {
+      row.seek();
+      set_row(row, r);
+      LaneValue seen = emit_body(row, plan_.seen).back();
+      row.seek();
+      Value* any = splat(k_, seen, t_.lanes);
+      if (mask) any = k_.ir.CreateAnd(any, mask);
+      Value* behind = k_.ir.CreateSelect(k_.ir.CreateOrReduce(any), add(key, t_.lanes), first);
+      Value* so_far = k_.ir.CreateLoad(k_.ir.getInt64Ty(), scratch_.seen);
+      k_.ir.CreateStore(most(behind, so_far), scratch_.seen);
+    });
+  });
+  scope.seek();
+  Value* seen = k_.ir.CreateLoad(k_.ir.getInt64Ty(), scratch_.seen);
+  return least(end, plan_.on_tiles ? round_up(seen, key_block) : seen);
 }
 
 int64_t AttentionEmitter::groups() const {

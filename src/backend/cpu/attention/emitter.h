@@ -45,6 +45,8 @@ class AttentionEmitter : ScoreBlocks {
   void emit_unit(Scope& scope, Value* unit);
   // Groups of heads whose rows are in one unit.
   int64_t groups() const;
+  // Behind the last key from `first` on and before `end` that a row of the unit sees.
+  Value* end_of_seen(Scope& scope, Value* first, Value* end);
   // Fixes the query, and the head where a unit has several, of row r; gives the query.
   Value* set_row(Scope& scope, Value* r);
   void clear(Scope& scope);
@@ -204,7 +206,7 @@ class AttentionEmitter : ScoreBlocks {
   // with lanes along keys the scores of a panel, the largest ones and partial sums; on tiles the
   // configuration, one product's sums and, with lanes along keys, rounded probabilities.
   struct Scratch {
-    Value *scores, *k_block, *v_block, *square, *tile, *largest, *partials;
+    Value *scores, *k_block, *v_block, *square, *tile, *largest, *partials, *seen;
     Value *config, *product, *rounded;
     // Of terms: words of probabilities, classes of columns and the least ones, what is folded.
     Value *p_words, *value_classes, *key_class, *value_class, *least, *most;

@@ -221,6 +221,8 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
 
   p.bounds = atlas::find_key_bounds(b.score, b.batch_rank);
   find_counts(p, b.causal);
+  if (few) p.seen = atlas::seen_keys(b.score);
+  if (!p.seen.instrs.empty() && !p.on_tiles) p.key_counts.clear();
   if (few) p.query_counts = {p.query_block};
   p.query_units = p.query_block > 0 ? ceil_div(p.queries, p.query_block) : Expr(0);
   p.units = p.query_units;

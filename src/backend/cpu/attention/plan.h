@@ -33,6 +33,7 @@ struct AttentionPlan {
   std::vector<int64_t> query_counts;  ///< queries of a unit: all that occur, or {} if any may
   std::vector<int64_t> key_counts;    ///< keys of a step, likewise
   atlas::KeyBounds bounds;
+  atlas::Body seen;  ///< few queries: which keys a mask in memory leaves; empty: there is none
   Expr query_units;  ///< per batch point
   Expr units;
 };
