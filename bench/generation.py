@@ -3,11 +3,11 @@
 """    python bench/generation.py [CASE...] [--peers eager,inductor,onnxruntime,openvino,hologram] [--threads N] [--length N] [--layers N]
 
 One step of one row behind half of a cache of `--length` tokens, random weights; greedy. Peers take turns in one process; ratios are
-medians of the turns' quotients. The share is that of the bytes a step reads (all weights but tables of embeddings that no layer
-multiplies by, and the whole cache) a second in this machine's read bandwidth, measured in the same run. On one thread the clock is
-the thread's own, which other work on the machine does not stop. Logits are compared with eager's first; a peer that is farther off than
-its weights' bits explain is not timed. ONNX Runtime and OpenVINO run an ONNX file of the step (generation_peers.py), whose cache holds
-the tokens before alone; ONNX Runtime has no bfloat16 products on CPUs."""
+medians of the turns' quotients. The share is that of the bytes a step has to read (all weights but tables of embeddings that no layer
+multiplies by, and the cache up to the step) a second in this machine's read bandwidth, measured in the same run. On one thread the clock
+is the thread's own, which other work on the machine does not stop. Logits are compared with eager's first; a peer that is farther off
+than its weights' bits explain is not timed. ONNX Runtime and OpenVINO run an ONNX file of the step (generation_peers.py), whose cache
+holds the tokens before alone; ONNX Runtime has no bfloat16 products on CPUs."""
 
 import argparse
 import gc
@@ -62,13 +62,14 @@ def built(name: str, layers):
 
 
 def bytes_read(steps) -> int:
-    """Of a step: tensors that products and attention read."""
+    """Of the step at the middle of the cache: what products and attention have to read."""
     multiplied, tables = {}, {}
     for module in steps.modules():
         for t in (*module._parameters.values(), *module._buffers.values()):
             if t is not None:
                 (tables if "Embedding" in type(module).__name__ else multiplied)[t.data_ptr()] = t.nbytes
-    return sum(multiplied.values())
+    cache = sum(t.nbytes for n in range(steps.layers) for t in (getattr(steps, f"keys{n}"), getattr(steps, f"values{n}")))
+    return sum(multiplied.values()) - cache + cache * (steps.length // 2 + 1) // steps.length
 
 
 class Peer:
@@ -89,10 +90,15 @@ class Peer:
         self.call = lambda: call(torch.from_numpy(ids))
 
     @torch.no_grad()
-    def step(self):
+    def step(self, clock=time.perf_counter, warm=0):
+        """Logits and seconds of the step at the middle of the cache, behind `warm` others."""
         if self.steps is not None:
-            self.steps.position.fill_(self.steps.length // 2)
-        return self.call()
+            self.steps.position.fill_(self.steps.length // 2 - warm)
+        for _ in range(warm):
+            self.call()
+        begin = clock()
+        made = self.call()
+        return made[0], clock() - begin
 
 
 class Others:
@@ -123,11 +129,7 @@ def measured(peers, seconds, clock) -> dict:
     end = time.perf_counter() + seconds * len(peers)
     while time.perf_counter() < end or len(times[peers[-1].name]) < 5:
         for peer in peers:
-            for _ in range(WARM):
-                peer.step()
-            begin = clock()
-            peer.step()
-            times[peer.name].append(clock() - begin)
+            times[peer.name].append(peer.step(clock, WARM)[1])
     return times
 
 

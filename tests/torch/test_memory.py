@@ -1,5 +1,6 @@
 # tests/torch/test_memory.py: what a first call leaves in the process
 import gc
+import importlib
 import importlib.util
 import json
 import os
@@ -65,6 +66,19 @@ def test_shares_are_of_live_graphs():
     torch._dynamo.reset()
     gc.collect()
     assert hologram_torch.stats()["memory"]["packed_weights"] <= before
+
+
+def test_small_packed_weights_lie_side_by_side():
+    """On huge pages, which a block of its own for each would not be on."""
+    live = importlib.import_module("hologram_torch.memory")._live
+    before = set(live)
+    compiled = compile_fresh(nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(5))))
+    with torch.no_grad():
+        compiled(torch.ones(2, 512))
+    (made,) = set(live) - before
+    values = sorted(made.executable.cached_values.items())
+    assert len(values) == 5 and sum(size for _, size in values) >= 5 << 20
+    assert values[-1][0] + values[-1][1] - values[0][0] < (5 << 20) + 4096
 
 
 def test_code_and_plans_are_counted_while_their_graphs_live():
