@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/mt19937.h"
 #include "bindings.h"
+#include "choices.h"
 #include "distributions.h"
 #include "mcg31.h"
 #include "normal_numbers.h"
@@ -178,6 +179,22 @@ void draw(const std::string& kind, const std::string& dtype, uint64_t state, siz
   keep(one.generator, given);
 }
 
+bool choose(const std::string& dtype, uint64_t chances, uint64_t numbers, uint64_t out, size_t rows,
+            size_t n, size_t k, bool again) {
+  const auto type = dtype_from_name(dtype);
+  if (!type) fail(ErrorCode::invalid_argument, "choose: no dtype \"{}\"", dtype);
+  if (k == 0 || n == 0 || (k > n && !again))
+    fail(ErrorCode::invalid_argument, "choose: {} of {} places", k, n);
+  const Choices choices{*type,
+                        reinterpret_cast<const void*>(chances),
+                        reinterpret_cast<const void*>(numbers),
+                        reinterpret_cast<int64_t*>(out),
+                        rows,
+                        n,
+                        k};
+  return again ? choose_again(choices) : choose_once(choices);
+}
+
 }  // namespace
 
 void bind_draws(nb::module_& m) {
@@ -191,6 +208,11 @@ void bind_draws(nb::module_& m) {
         "'permutation', "
         "of the numbers below n; 'normal', in blocks where there are 16; or of distributions.h. "
         "runtime: whose threads share the work; None: this one.");
+  m.def("choose", &choose, nb::arg("dtype"), nb::arg("chances"), nb::arg("numbers"), nb::arg("out"),
+        nb::arg("rows"), nb::arg("n"), nb::arg("k"), nb::arg("again"),
+        nb::call_guard<nb::gil_scoped_release>(),
+        "k places of each row of n probabilities, as choices.h says, into int64 [rows, k]; the "
+        "arguments are addresses. again: a place may be chosen more than once.");
 }
 
 }  // namespace hologram::python

@@ -205,6 +205,7 @@ DRAWS = {  # name -> (what draws on a device, operators that PyTorch draws)
     "masks": (lambda d: (F.dropout(torch.ones(N, device=d), 0.3), torch.bernoulli(torch.linspace(0, 1, N).to(d))), 0),
     "in place": (lambda d: [getattr(torch.ones(N, device=d), f"{name}_")(*numbers) for name, *numbers in IN_PLACE], 0),
     "channels last": (lambda d: torch.empty(3, 64, 8, 8, device=d, memory_format=torch.channels_last).normal_(), 0),
+    "choices": (lambda d: [torch.multinomial(torch.linspace(0, 1, N).to(d), 3, again) for again in (True, False)], 0),
     "parts": (lambda d: (torch.zeros(99, 99, device=d)[:, ::2].normal_(), torch.zeros(99, 99, device=d).T.uniform_()), 1),
     "another generator": (lambda d: torch.rand(N, generator=torch.Generator().manual_seed(1), device=d), 1),
 }

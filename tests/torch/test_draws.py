@@ -11,6 +11,8 @@ X = torch.linspace(-2, 3, 1400).reshape(7, 4, 5, 10)
 CHANNELS_LAST = X.contiguous(memory_format=torch.channels_last)
 TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+ROWS = X.square().reshape(7, 200)
+LEFT_OUT = torch.where(torch.arange(200) % 5 == 0, ROWS, 0)  # of many the probability is 0
 PAIRS, BLOCKS = (1, 3, 633), (1, 15, 16, 17, 40, 633)  # 633: more than the state has
 aten = torch.ops.aten
 
@@ -46,11 +48,13 @@ DRAWS = {  # drawn natively
     "random of long ranges": each(lambda x: (aten.random(x, -5, 1 << 28), aten.random(x, -(1 << 62), 1 << 62)), INTEGERS[:1]),
     "randint": lambda: (torch.randint(9, (700,)), torch.randint(-4, 5, (6, 7), dtype=torch.int32), torch.randint_like(X, 5)),
     "randperm": lambda: (torch.randperm(1), torch.randperm(9), torch.randperm(700, dtype=torch.int32)),
+    "choices": lambda: [torch.multinomial(p.to(t), n) for t in TYPES for p in (ROWS, ROWS[0], LEFT_OUT) for n in (1, 2, 60)],
+    "choices again": lambda: [torch.multinomial(p.to(t), n, True) for t in TYPES for p in (ROWS, ROWS[0], LEFT_OUT) for n in (1, 2, 300)],
+    "choices of columns": lambda: [torch.multinomial(p, n, a) for p in (ROWS.t() + 0, ROWS[:, ::2]) for n in (1, 3) for a in (True, False)],
     "several": lambda: (torch.rand(3), torch.randn(5), functional.dropout(X, 0.2), torch.randn(6), torch.randint(0, 9, (4,))),
 }
 LEFT = {  # by PyTorch
     "another generator": lambda: torch.rand(5, generator=torch.Generator().manual_seed(3)),
-    "choices": lambda: torch.multinomial(X[0, 0].sigmoid(), 3),
     "integers that floats round": lambda: aten.random(torch.empty(70), 0, 1 << 30),
 }
 
@@ -91,6 +95,8 @@ def test_ranges_follow_sizes(limit):
 @pytest.mark.parametrize("draw", [
     lambda: torch.randint(5, 5, (3,)), lambda: torch.empty(3).exponential_(-1.0), lambda: torch.empty(3).normal_(0, -1),
     lambda: aten.random(torch.empty(3, dtype=torch.uint8), -1, 5), lambda: torch.bernoulli(X), lambda: torch.empty(3).geometric_(1.5),
+    *(lambda p=p, a=a: torch.multinomial(p, 2, a) for p in (-ROWS, ROWS / 0, ROWS.log(), ROWS * 0, ROWS[:, :0]) for a in (False, True)),
+    lambda: torch.multinomial(ROWS[:, :1], 2),
 ])  # fmt: skip
 def test_what_eager_refuses_is_refused(draw):
     for call in (draw, compile_fresh(draw)):

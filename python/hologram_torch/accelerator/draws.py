@@ -18,6 +18,7 @@ def register(library):
         library.impl(op.name().partition("::")[2], _drawn(op, draw), "PrivateUse1")
     library.impl("native_dropout", _dropped, "PrivateUse1")
     library.impl("randperm.generator_out", _permuted, "PrivateUse1")
+    library.impl("multinomial", _chosen, "PrivateUse1")
 
 
 def in_place(op):
@@ -89,3 +90,14 @@ def _permuted(n, *, generator=None, out):
     draws.fill(tensors.on_host(out), "permutation")
     kernels.calls[str(op)] += 1
     return out
+
+
+def _chosen(p, n, replacement=False, *, generator=None):
+    """aten::multinomial"""
+    op, made = aten.multinomial.default, NotImplemented
+    if p.numel() >= FEW and kernels.fits((p,)):
+        made = random_operators.multinomial(tensors.on_host(p), n, replacement, generator=generator)
+    if made is NotImplemented:
+        return fallback.run(op, p, n, replacement, generator=generator)
+    kernels.calls[str(op)] += 1
+    return tensors.on_device(made)

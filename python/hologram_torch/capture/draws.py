@@ -20,6 +20,7 @@ _library.define(
     tags=_TAGS,
 )
 _library.define("chances(Tensor p, SymInt[] stride) -> Tensor", tags=_TAGS)
+_library.define("choices(Tensor p, SymInt n, bool again, SymInt[] stride) -> Tensor", tags=_TAGS)
 
 # kind → what draws it by PyTorch, and arguments to try it with
 KINDS = {
@@ -107,9 +108,46 @@ def _chances(p, stride):
     return out
 
 
+def _choices(p, n, again, stride):
+    """n places of each row of p by their probabilities. stride: how the numbers lie that those are divided by."""
+    if choosing(p, n, again):
+        state = torch.get_rng_state()
+        out = _choose(p, state, n, again, stride)
+        if out is not None:
+            torch.set_rng_state(state)
+            return out
+    return torch.multinomial(p, n, again)  # which tells what is wrong
+
+
+def choosing(p, n, again) -> bool:
+    """Whether PyTorch chooses n places of these rows, and by our numbers."""
+    fits = p.numel() > 0 and 0 < n and (again or n <= p.shape[-1]) and p.shape[-1] < 1 << 24
+    return fits and exact("choices again" if again and n > 1 else "choices", p.dtype)
+
+
+def _choose(p, state, n, again, stride):
+    """None: p has no probabilities."""
+    out = torch.empty((*p.shape[:-1], n), dtype=torch.int64)
+    if again and n > 1:
+        numbers = torch.empty(out.shape, dtype=torch.float64)
+        _call("uniform", state, numbers, 0.0, 1.0)
+    else:
+        again, numbers = False, torch.empty_strided(p.shape, stride, dtype=p.dtype)
+        _call("exponential", state, numbers, 1.0)
+    p, numbers = p.contiguous(), numbers.contiguous()
+    places = out.data_ptr(), out.numel() // n, p.shape[-1], n
+    return out if _core.choose(NAME[p.dtype], p.data_ptr(), numbers.data_ptr(), *places, again) else None
+
+
+def _fake_choices(p, n, again, stride):
+    return torch.empty((*p.shape[:-1], n), dtype=torch.int64, device=p.device)
+
+
 _library.impl("draw", _draw, "CompositeExplicitAutograd")
 _library.impl("draw", _fake, "Meta")
 _library.impl("chances", _chances, "CompositeExplicitAutograd")
+_library.impl("choices", _choices, "CompositeExplicitAutograd")
+_library.impl("choices", _fake_choices, "Meta")
 _library.impl("chances", lambda p, stride: torch.empty_strided(p.shape, stride, dtype=p.dtype, device=p.device), "Meta")
 
 
@@ -134,6 +172,11 @@ def _agree(way, kind, dtype) -> bool:
                 found = torch.linspace(0, 1, size, dtype=dtype)
                 expected = torch.empty_like(found).bernoulli_(found, generator=generator)
                 _call(kind, state, found)
+            elif kind.startswith("choices"):
+                p, n, again = torch.linspace(0, 1, 2 * size, dtype=dtype).reshape(2, size), size - 1, kind != "choices"
+                p[:, ::3] = 0  # so that places of nothing are among what is chosen once
+                expected = torch.multinomial(p, n, again, generator=generator)
+                found = _choose(p, state, n, again, p.stride())
             else:
                 found, expected = torch.empty(size, dtype=dtype), torch.empty(size, dtype=dtype)
                 call, numbers = KINDS[kind]

@@ -3,7 +3,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..graph.dtypes import FLOATS, INT_RANGE, NAME
-from .draws import exact, masks, most
+from .draws import choosing, exact, masks, most
 
 aten = torch.ops.aten
 
@@ -18,7 +18,7 @@ def table() -> dict:
         aten.normal.float_float: _normal_of_size,
         aten.randint.default: _randint, aten.randint.low: _randint_from,
         aten.randint_like.default: _randint_like, aten.randint_like.low_dtype: _randint_like_from,
-        aten.randperm.default: _randperm,
+        aten.randperm.default: _randperm, aten.multinomial.default: multinomial,
     }  # fmt: skip
 
 
@@ -198,3 +198,10 @@ def _randperm(n, *, dtype=torch.int64, **options):
     if dtype not in (torch.int32, torch.int64) or n < 0:
         return NotImplemented
     return _numbers("permutation", torch.empty((n,), dtype=dtype, **options))
+
+
+def multinomial(p, n, replacement=False, *, generator=None):
+    fits = generator is None and p.device.type == "cpu" and p.layout is torch.strided and p.dim() in (1, 2)
+    if not fits or NAME.get(p.dtype) not in FLOATS or not choosing(p, n, replacement):
+        return NotImplemented
+    return torch.ops.hologram.choices(p, n, replacement, torch.empty_like(p).stride())
