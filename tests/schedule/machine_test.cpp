@@ -200,5 +200,25 @@ TEST(Machine, WinogradsMethodIsOneOfUnrolledWindows) {
   EXPECT_EQ(features_of(plan_for(m.g, poor, false)).winograd, 0);
 }
 
+// Threads take pieces of the outermost axes: of pixels, as of the products around, not of channels.
+TEST(Machine, LinesOfDepthwiseConvolutionsLieOutsideOfChannels) {
+  Model m;
+  m.output(m.convolve(m.convolve(m.input({1, 192, 28, 56}), 192, 1, 1, 1), 192, 3, 1, 192));
+  const test::PanelMachine machine(32);
+  int found = 0;
+  for (const atlas::Program& p : plan_for(m.g, machine, false).programs) {
+    if (p.kind() != atlas::BlockKind::loop) continue;
+    const auto& instrs = p.loop().stages[0].body.instrs;
+    auto fma = std::ranges::find(instrs, Op::fma, &atlas::Instr::op);
+    if (fma == instrs.end()) continue;
+    const Expr& weight = instrs[fma->args[1]].expr;
+    EXPECT_FALSE(weight.has_axis(0)) << disassemble(p);
+    EXPECT_TRUE(weight.has_axis(1)) << disassemble(p);
+    EXPECT_TRUE(p.loop().axes[0].extent.is(4)) << disassemble(p);
+    ++found;
+  }
+  EXPECT_EQ(found, 1);
+}
+
 }  // namespace
 }  // namespace hologram::schedule
