@@ -1,4 +1,10 @@
 // host/thread_pool.cpp: chunk claiming, sleeping workers and what happens after a fork.
+//
+// A call of a few microseconds waits mostly for cache lines on their way between two cores, 0.3 µs
+// each. So all that a worker has to know of a call lies in one line, on which idle workers wait;
+// the caller has its first chunk before the others see the call; lines that workers write hold
+// nothing that the caller writes in a call; and a worker asks for the line of its report before its
+// first chunk, not behind its last.
 #include "host/thread_pool.h"
 
 #include <pthread.h>
@@ -66,7 +72,7 @@ void yield_core(CoreShare& share) noexcept {
 thread_local bool inside_chunk = false;
 
 void pause_briefly() noexcept {
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 2; ++i) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -116,15 +122,25 @@ struct Ticket {
 };
 static_assert(ThreadPool::thread_limit <= 1 << Ticket::joined_bits);
 
-struct Job {
+/// What a call is, beside the number of its chunks and what else Shape has.
+struct Range {
   RangeFn fn = nullptr;
   const void* ctx = nullptr;
   void* const* bufs = nullptr;
   const int64_t* syms = nullptr;
   int64_t total = 0, grain = 1;
-  uint32_t chunks = 0, helpers = 0;
-  int cpu = -1;  // where the caller runs
-  bool backwards = false;
+};
+
+/// What else a call is, in one word of its line.
+struct Shape {
+  uint16_t chunks = 0;
+  uint8_t helpers = 0, backwards = 0;
+  int32_t cpu = -1;  // where the caller runs
+};
+static_assert(sizeof(Shape) == sizeof(uint64_t) && ThreadPool::thread_limit - 1 <= UINT8_MAX);
+
+struct Job : Range {
+  Shape shape;
 
   int32_t run(int64_t begin, int64_t end) const noexcept {
     try {
@@ -149,8 +165,10 @@ struct Job {
 /// in the call before.
 class Shares {
  public:
-  Shares(uint32_t all, uint32_t helpers, bool backwards)
-      : chunks_(all), of_caller_((all + helpers) / (helpers + 1)), backwards_(backwards) {}
+  explicit Shares(const Shape& s)
+      : chunks_(s.chunks),
+        of_caller_((uint32_t{s.chunks} + s.helpers) / (uint32_t{s.helpers} + 1)),
+        backwards_(s.backwards != 0) {}
 
   uint32_t chunks() const { return chunks_; }
   /// The caller's claim number `n`, from 0.
@@ -176,7 +194,14 @@ class Shares {
 /// time; what it reads counts only if the claim that follows succeeds.
 class alignas(64) Slot {
  public:
-  void open(const Job& job) noexcept {
+  /// For one call of one thread, until `leave`; whether nobody else has it.
+  bool take() noexcept { return owned_.load(relaxed) == 0 && owned_.exchange(1, acquire) == 0; }
+  void leave() noexcept { owned_.store(0, release); }
+
+  /// `first`: whether the caller has claimed its first chunk.
+  void open(const Job& job, bool first) noexcept {
+    reported_ = done_.load(relaxed);
+    if (status_.load(relaxed) != 0) status_.store(0, relaxed);
     // First the ticket becomes one that nobody can claim from: a worker that then reads fields of
     // the new call (acquire) along with the old call's ticket fails to claim.
     const uint64_t call = Ticket{ticket_.load(relaxed)}.call() + 1;
@@ -187,26 +212,27 @@ class alignas(64) Slot {
     syms_.store(job.syms, release);
     total_.store(job.total, release);
     grain_.store(job.grain, release);
-    chunks_.store(job.chunks, release);
-    helpers_.store(job.helpers, release);
-    cpu_.store(job.cpu, release);
-    backwards_.store(job.backwards, release);
-    done_.store(0, relaxed);
-    waiting_.store(0, relaxed);
-    status_.store(0, relaxed);
-    ticket_.store(call * Ticket::one_call, release);
+    shape_.store(std::bit_cast<uint64_t>(job.shape), release);
+    ticket_.store(call * Ticket::one_call + (first ? 1 : 0), release);
   }
 
   Job read() const noexcept {
-    return {fn_.load(acquire),       ctx_.load(acquire),     bufs_.load(acquire),
-            syms_.load(acquire),     total_.load(acquire),   grain_.load(acquire),
-            chunks_.load(acquire),   helpers_.load(acquire), cpu_.load(acquire),
-            backwards_.load(acquire)};
+    return {{fn_.load(acquire), ctx_.load(acquire), bufs_.load(acquire), syms_.load(acquire),
+             total_.load(acquire), grain_.load(acquire)},
+            shape()};
   }
+  Shape shape() const noexcept { return std::bit_cast<Shape>(shape_.load(acquire)); }
 
   Ticket ticket() const noexcept { return {ticket_.load(acquire)}; }
 
-  /// The caller's claim: the next chunk, or `chunks` when none is left.
+  /// Whether a worker that has not joined may claim a chunk.
+  bool invites() const noexcept {
+    const Ticket ticket{ticket_.load()};
+    const Shape s = shape();
+    return ticket.taken() < s.chunks && ticket.joined() < s.helpers;
+  }
+
+  /// The caller's claim: the next chunk, or as many as there are when none is left.
   uint32_t claim(const Shares& shares) noexcept {
     const Ticket ticket{ticket_.fetch_add(1, std::memory_order_acq_rel)};
     return ticket.taken() < shares.chunks() ? shares.by_caller(ticket.by_caller())
@@ -228,37 +254,54 @@ class alignas(64) Slot {
     if (status != 0) status_.compare_exchange_strong(none, status, relaxed);
   }
 
-  /// Reports finished chunks; who reports the last one wakes a sleeping caller.
-  void report(uint32_t finished, uint32_t chunks) noexcept {
-    if (finished != 0 && done_.fetch_add(finished) + finished == chunks && waiting_.load() != 0)
-      wake(done_, 1);
+  /// Asks for the line of `report`.
+  void expect_report() noexcept { __builtin_prefetch(&done_, 1); }
+
+  /// Reports a worker's finished chunks; who reports the last one wakes a sleeping caller.
+  void report(uint32_t finished) noexcept {
+    if (finished == 0) return;
+    const uint32_t done = done_.fetch_add(finished) + finished;
+    if (waiting_.load() != 0 && done == awaited_.load()) wake(done_, 1);
   }
 
-  /// Waits until all chunks are reported; returns the status of the call.
+  /// Waits until the workers have reported so many chunks; returns the status of the call.
   int32_t wait(uint32_t chunks) noexcept {
-    if (done_.load(acquire) != chunks) {
+    const uint32_t all = reported_ + chunks;
+    if (done_.load(acquire) != all) {
       const int64_t deadline = now_ns() + caller_spin_ns;
-      while (done_.load(acquire) != chunks && now_ns() < deadline) pause_briefly();
-      waiting_.store(1);
-      for (uint32_t done; (done = done_.load()) != chunks;) sleep_on(done_, done);
+      while (done_.load(acquire) != all && now_ns() < deadline) pause_briefly();
+      if (done_.load(acquire) != all) {
+        awaited_.store(all);
+        waiting_.store(1);
+        for (uint32_t done; (done = done_.load()) != all;) sleep_on(done_, done);
+        waiting_.store(0);
+      }
     }
     return status_.load(relaxed);
   }
 
  private:
+  // What a call is. Workers wait on this line.
   std::atomic<uint64_t> ticket_{0};
   std::atomic<RangeFn> fn_{nullptr};
   std::atomic<const void*> ctx_{nullptr};
   std::atomic<void* const*> bufs_{nullptr};
   std::atomic<const int64_t*> syms_{nullptr};
   std::atomic<int64_t> total_{0}, grain_{1};
-  std::atomic<uint32_t> chunks_{0}, helpers_{0};
-  std::atomic<int> cpu_{-1};
-  std::atomic<bool> backwards_{false};
+  std::atomic<uint64_t> shape_{std::bit_cast<uint64_t>(Shape{})};
+  // The workers' line: chunks that they have reported in all calls.
   alignas(64) std::atomic<uint32_t> done_{0};
-  std::atomic<uint32_t> waiting_{0};
+  std::atomic<uint32_t> waiting_{0}, awaited_{0};  // whether the caller sleeps, until done_ is that
   std::atomic<int32_t> status_{0};
+  // The callers' own.
+  alignas(64) std::atomic<uint32_t> owned_{0};
+  uint32_t reported_ = 0;  // what done_ was when the call began
 };
+
+static_assert(sizeof(Slot) == 3 * 64);
+
+/// The slot that this thread had last, which is in its cache.
+thread_local uint32_t last_slot = 0;
 
 }  // namespace
 
@@ -273,11 +316,31 @@ struct ThreadPool::State {
   std::mutex start_mutex;
   std::vector<pthread_t> workers;
   std::atomic<int64_t> last_end{INT64_MIN / 2};  // when a call last found its workers asleep
-  alignas(64) std::atomic<uint64_t> busy{0};     // one bit per slot in use
-  alignas(64) std::atomic<uint32_t> epoch{0};    // counts calls; idle workers sleep on it
+  alignas(64) std::atomic<uint64_t> used{0};     // one bit per slot that ever had a call
+  std::atomic<uint32_t> epoch{0};                // counts wakings; idle workers sleep on it
   std::atomic<uint32_t> sleepers{0};
   std::atomic<uint32_t> to_wake{0};  // that woken workers are to wake
   Slot slots[num_slots];
+
+  /// A slot of this thread's for one call; null where all have one.
+  Slot* take_slot() noexcept {
+    for (uint32_t i = 0; i < num_slots; ++i) {
+      const uint32_t at = (last_slot + i) % num_slots;
+      if (!slots[at].take()) continue;
+      last_slot = at;
+      const uint64_t bit = uint64_t{1} << at;
+      if ((used.load(relaxed) & bit) == 0) used.fetch_or(bit);
+      return &slots[at];
+    }
+    return nullptr;
+  }
+
+  /// Whether a call wants a worker more.
+  bool invites() const noexcept {
+    for (uint64_t left = used.load(); left != 0; left &= left - 1)
+      if (slots[std::countr_zero(left)].invites()) return true;
+    return false;
+  }
 };
 
 namespace {
@@ -296,8 +359,8 @@ class Worker {
       }
       const uint32_t epoch = state_.epoch.load(acquire);
       bool worked = false;
-      for (uint64_t busy = state_.busy.load(acquire); busy != 0; busy &= busy - 1)
-        worked |= work_on(state_.slots[std::countr_zero(busy)]);
+      for (uint64_t left = state_.used.load(acquire); left != 0; left &= left - 1)
+        worked |= work_on(state_.slots[std::countr_zero(left)]);
       if (!worked && !spin(epoch)) sleep(epoch);
     }
   }
@@ -310,16 +373,16 @@ class Worker {
     const Job job = slot.read();
     bool joined = false;
     auto open = [&] {
-      return ticket.call() == call && ticket.taken() < job.chunks &&
-             (joined || ticket.joined() < job.helpers);
+      return ticket.call() == call && ticket.taken() < job.shape.chunks &&
+             (joined || ticket.joined() < job.shape.helpers);
     };
     if (!open()) return false;
-    const Shares shares(job.chunks, job.helpers, job.backwards);
-    stay_off(job.cpu);
+    const Shares shares(job.shape);
+    stay_off(job.shape.cpu);
     uint32_t finished = 0;
     for (;;) {
       if (share_.should_yield(now_ns())) {
-        slot.report(finished, job.chunks);
+        slot.report(finished);
         finished = 0;
         yield_core(share_);
       }
@@ -328,13 +391,14 @@ class Worker {
       while (open() && !slot.claim(ticket, !joined)) {
       }
       if (!open()) break;
+      if (!joined) slot.expect_report();
       joined = true;
       const int64_t start = now_ns();
       slot.run(job, shares.by_workers(ticket.by_workers()));
       last_chunk_ = now_ns() - start;
       ++finished;
     }
-    slot.report(finished, job.chunks);
+    slot.report(finished);
     return joined;
   }
 
@@ -343,7 +407,8 @@ class Worker {
     const int64_t start = now_ns();
     const int64_t longest = std::min(worker_spin_ns + last_chunk_, longest_worker_spin_ns);
     last_chunk_ = 0;
-    for (int64_t now = start; state_.epoch.load(acquire) == epoch; now = now_ns()) {
+    for (int64_t now = start; state_.epoch.load(acquire) == epoch && !state_.invites();
+         now = now_ns()) {
       if (share_.should_yield(now) || now - start > longest) return false;
       pause_briefly();
     }
@@ -352,7 +417,7 @@ class Worker {
 
   void sleep(uint32_t epoch) noexcept {
     state_.sleepers.fetch_add(1);
-    if (!state_.stop.load()) sleep_on(state_.epoch, epoch);
+    if (!state_.stop.load() && !state_.invites()) sleep_on(state_.epoch, epoch);
     state_.sleepers.fetch_sub(1);
     wake_others();
     share_.woke(now_ns());
@@ -397,6 +462,7 @@ void* worker_main(void* argument) {
 
 /// Wakes so many workers; a number that another call overwrites costs that many helpers at most.
 void wake_helpers(ThreadPool::State& state, uint32_t helpers) noexcept {
+  state.epoch.fetch_add(1);
   const uint32_t first = std::min(helpers, woken_by_caller);
   state.to_wake.store(helpers - first, release);
   wake(state.epoch, first);
@@ -464,7 +530,7 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
                                  RangeOptions options) noexcept {
   if (total <= 0) return 0;
   grain = std::max<int64_t>(grain, 1);
-  Job job{fn, ctx, bufs, syms, total, grain};
+  Job job{{fn, ctx, bufs, syms, total, grain}, {}};
   if (total <= grain || inside_chunk) return job.run(0, total);
   State* const s = state();
   if (s == nullptr) return job.run(0, total);
@@ -473,51 +539,47 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
     threads = std::min(threads, static_cast<uint32_t>(options.max_threads));
   const int64_t most = Ticket::max_chunks;
   if ((total - 1) / grain >= most) job.grain = grain = grain * ((total - 1) / grain / most + 1);
-  job.chunks = static_cast<uint32_t>((total - 1) / grain + 1);
-  job.helpers = std::min(threads, job.chunks) - 1;
-  if (job.helpers == 0) return job.run(0, total);
+  const auto chunks = static_cast<uint32_t>((total - 1) / grain + 1);
+  const uint32_t helpers = std::min(threads, chunks) - 1;
+  if (helpers == 0) return job.run(0, total);
   if (s->started.load(relaxed) + 1 < threads) start_workers(*s, threads - 1);
 
-  uint64_t busy = s->busy.load(relaxed), bit;
-  do {
-    if (busy == ~uint64_t{0}) return job.run(0, total);
-    bit = ~busy & (busy + 1);
-  } while (!s->busy.compare_exchange_weak(busy, busy | bit));
-  Slot& slot = s->slots[std::countr_zero(bit)];
-  job.cpu = current_cpu();
-  job.backwards = options.backwards;
-  slot.open(job);
-  s->epoch.fetch_add(1);
-  bool asleep = s->sleepers.load() != 0;
-  const bool slept = asleep;
-  const int64_t start = asleep ? now_ns() : 0;
-  if (asleep && (job.chunks >= wake_chunks || start - s->last_end.load(relaxed) < worker_spin_ns)) {
-    wake_helpers(*s, job.helpers);
-    asleep = false;
+  Slot* const slot = s->take_slot();
+  if (slot == nullptr) return job.run(0, total);
+  job.shape = {static_cast<uint16_t>(chunks), static_cast<uint8_t>(helpers), options.backwards,
+               current_cpu()};
+  CoreShare& share = share_of_caller;
+  const int64_t start = now_ns();
+  share.resume(start);
+  bool claimed = !share.should_yield(start);
+  slot->open(job, claimed);
+  // A worker that falls asleep meanwhile is seen behind the first chunk.
+  bool slept = s->sleepers.load(relaxed) != 0, woken = false;
+  if (slept && (chunks >= wake_chunks || start - s->last_end.load(relaxed) < worker_spin_ns)) {
+    wake_helpers(*s, helpers);
+    woken = true;
   }
 
-  const Shares shares(job.chunks, job.helpers, job.backwards);
-  uint32_t finished = 0;
-  CoreShare& share = share_of_caller;
-  share.resume(now_ns());
-  for (uint32_t chunk;; ++finished) {
-    if (share.should_yield(now_ns()) && slot.ticket().taken() < job.chunks) {
-      slot.report(finished, job.chunks);
-      finished = 0;
-      yield_core(share);
+  const Shares shares(job.shape);
+  uint32_t chunk = shares.by_caller(0), finished = 0;
+  for (;; ++finished) {
+    if (!claimed) {
+      if (share.should_yield(now_ns()) && slot->ticket().taken() < chunks) yield_core(share);
+      chunk = slot->claim(shares);
     }
-    chunk = slot.claim(shares);
-    if (chunk >= job.chunks) break;
-    slot.run(job, chunk);
-    if (asleep && now_ns() - start >= long_chunk_ns) {
-      wake_helpers(*s, job.helpers);
-      asleep = false;
+    claimed = false;
+    if (chunk >= chunks) break;
+    slot->run(job, chunk);
+    if (!woken && s->sleepers.load(relaxed) != 0 && slot->invites()) {
+      slept = true;
+      if (now_ns() - start < long_chunk_ns) continue;
+      wake_helpers(*s, helpers);
+      woken = true;
     }
   }
-  slot.report(finished, job.chunks);
-  const int32_t status = slot.wait(job.chunks);
+  const int32_t status = slot->wait(chunks - finished);
   if (slept) s->last_end.store(now_ns(), relaxed);
-  s->busy.fetch_and(~bit);
+  slot->leave();
   return status;
 }
 
