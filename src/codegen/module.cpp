@@ -37,11 +37,6 @@
 namespace hologram::codegen {
 namespace {
 
-// Of kernels beyond this many instructions. LLVM's loop strength reduction compares all addresses
-// of a loop with each other: half the time of a kernel where they are dozens, seconds where they
-// are hundreds, which no register would hold anyway.
-constexpr unsigned most_reduced = 700;
-
 // What of LLVM's list for unoptimised code, with the register allocator of its other lists, takes
 // more time than it saves in few calls.
 constexpr llvm::StringRef left_out[] = {"Machine Instruction Scheduler", "Stack Slot Coloring",
@@ -163,7 +158,8 @@ void optimise(llvm::Module& module) {
     if (!f.isDeclaration()) passes.run(f, analyses.functions);
 }
 
-std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool assembly) {
+std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool assembly,
+                      unsigned most_reduced) {
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream out(buffer);
   static WithoutStrengthReduction gate;

@@ -28,7 +28,10 @@ void inline_marked(llvm::Module& module);
 /// The pass list; docs/codegen.md says what each one buys.
 void optimise(llvm::Module& module);
 
-/// Object code, or assembly text.
-std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool assembly);
+/// Object code, or assembly text. LLVM's loop strength reduction is left out beyond `most_reduced`
+/// instructions: it compares all addresses of a loop with each other, half the time of a kernel
+/// where they are dozens, which instructions that add up an address need little.
+std::string translate(llvm::Module& module, llvm::TargetMachine& machine, bool assembly,
+                      unsigned most_reduced = 700);
 
 }  // namespace hologram::codegen
