@@ -103,6 +103,15 @@ def test_the_cache_stays_where_it_is(model):
     assert int(plan["arena_bytes"]) < int(size) // 8, "no copy of the cache"
 
 
+def test_a_cache_is_one_block_on_huge_pages():
+    steps = Steps(generation_families.made("gpt2", layers=2), 8, 4096)
+    together = [steps.get_buffer(name) for name in ("keys0", "values0", "keys1", "values1")]
+    places = [t.data_ptr() for t in together]
+    assert places[0] % (2 << 20) == 0 and sum(t.nbytes for t in together) >= 2 << 20
+    assert places == [places[0] + sum(t.nbytes for t in together[:n]) for n in range(4)]
+    assert all(t.untyped_storage().nbytes() == t.nbytes and not t._is_view() and not t.any() for t in together)
+
+
 def test_draws_are_those_of_the_archive(model, archive):
     """The same seed draws the same tokens; the graph's choice is eager's."""
     choices = {"do_sample": True, "temperature": 1.5, "top_k": 20, "top_p": 0.9, "max_new_tokens": 6}

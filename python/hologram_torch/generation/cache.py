@@ -2,7 +2,11 @@
 """A layer of the cache is two tensors of fixed size, [batch, heads, length, width of a head]; all layers share one position."""
 
 import torch
+from hologram import _core
 from transformers.cache_utils import Cache, StaticCache, StaticLayer
+
+from ..compiler import EXCHANGE
+from ..runtimes import runtime
 
 _ATTENTION = ("StaticLayer", "StaticSlidingWindowLayer")
 
@@ -31,9 +35,26 @@ def tensors(model, batch, length, argument):
     other = sorted({type(layer).__name__ for layer in layers if type(layer).__name__ not in _ATTENTION})
     if other:
         raise NotImplementedError(f"generate: {type(model).__name__} keeps more than keys and values ({', '.join(other)})")
+    layers = _seen(model, batch, argument)
+    seen = [(t.dtype, (batch, t.shape[1], length, t.shape[3])) for layer in layers for t in (layer.keys, layer.values)]
+    if model.device.type == "cpu":
+        made = _side_by_side(seen)
+    else:
+        made = [torch.zeros(shape, dtype=dtype, device=model.device) for dtype, shape in seen]
+    return list(zip(made[::2], made[1::2]))
+
+
+def _side_by_side(kinds):
+    """Zeros in one block of the runtime's pool, which is on huge pages: a step looks for rows all over the cache, and finding each of
+    its small pages costs more than reading it. Each is a storage of its own, as nothing else writes a place of it."""
+    line = 128
+    sizes = [-(-dtype.itemsize * torch.Size(shape).numel() // line) * line for dtype, shape in kinds]
+    unsigned, host = 1, 1  # DLPack's numbers
+    block = _core.pool_tensor(runtime(), getattr(torch.Tensor, EXCHANGE), (unsigned, 8), [sum(sizes)], [1], host).zero_().numpy()
+    starts = [sum(sizes[:n]) for n in range(len(sizes))]
     return [
-        tuple(torch.zeros(batch, t.shape[1], length, t.shape[3], dtype=t.dtype, device=model.device) for t in (layer.keys, layer.values))
-        for layer in _seen(model, batch, argument)
+        torch.frombuffer(block, dtype=dtype, count=torch.Size(shape).numel(), offset=start).resize_(shape)
+        for (dtype, shape), start in zip(kinds, starts)
     ]
 
 
