@@ -8,14 +8,25 @@ from hologram import jit, special
 from hologram_torch import custom_op
 
 
-def swish_gradient(g, out, x, slope):
+def swish_gradient(g, out, x, slope: float):
     s = special.sigmoid(slope * x)
     return g * (s + slope * out * (1 - s))
 
 
-@custom_op("hologram_test::swish", gradient=swish_gradient, elementwise=True)
-def swish(x, slope: float = 1.0):
+def swish_values(x, slope: float = 1.0):
     return x * special.sigmoid(slope * x)
+
+
+swish = custom_op("hologram_test::swish", gradient=swish_gradient, elementwise=True)(swish_values)
+
+
+def swish_gradients_gradient(h, _, g, out, x, slope):
+    s = special.sigmoid(slope * x)
+    return h * (s + slope * out * (1 - s)), h * g * slope * (1 - s), h * g * slope * s * (1 - s) * (1 - slope * out)
+
+
+swish_backward = custom_op("hologram_test::swish_backward", swish_gradient, gradient=swish_gradients_gradient, elementwise=True)
+swish_twice = custom_op("hologram_test::swish_twice", swish_values, gradient=swish_backward, elementwise=True)
 
 
 def scaled_gradient(g, out, x, weight):
@@ -105,6 +116,20 @@ def test_in_graphs(name, dynamic):
         torch.testing.assert_close(other(*given), expected)
 
 
+def test_gradients_of_gradients():
+    """Where the gradient is an operator with a gradient; in a graph its operations are the graph's. Others tell what lacks."""
+    x, g = operands(((3, 4), (3, 4)), torch.float64, grad=True)
+    torch.autograd.gradgradcheck(lambda x: swish_twice(x, 2.0), (x,))
+    asked = [call(g, swish_twice(x, 2.0), x, 2.0) for call in (compile_fresh(swish_backward, fullgraph=True), swish_backward)]
+    torch.testing.assert_close(*(torch.autograd.grad(y.sum(), (x, g)) for y in asked))
+    assert backend_stats()["fallback_ops"] == {}
+    for operator, name in ((swish, "swish"), (swish_backward, "swish_backward")):
+        given = (x, 2.0) if operator is swish else (g, x.detach(), x, 2.0)
+        (once,) = torch.autograd.grad(operator(*given).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match=f"the gradient of hologram_test::{name} has no gradient of its own"):
+            once.sum().backward()
+
+
 def test_export():
     class Model(torch.nn.Module):
         def forward(self, x):
@@ -121,4 +146,6 @@ def test_refuses():
         custom_op("plain", lambda x: x)
     with pytest.raises(ValueError, match="fake= has to tell"):
         custom_op("hologram_test::none", "atlas block 1\n")
+    with pytest.raises(ValueError, match=r"takes 4 arguments and gives 2 results, got hologram_test::swish with 2 and 1"):
+        custom_op("hologram_test::other", lambda x, y: x * y, gradient=swish)
     assert "custom_op" in dir(hologram_torch)

@@ -29,7 +29,8 @@ def custom_op(name, kernel=None, *, gradient=None, fake=None, batch=None, elemen
         and texts, the others tensors. Or an Atlas block program's text: its buffers that are only read are the operands, in row-major
         order, the others the results.
     gradient: function(gradient, …, result, …, *arguments) over NumPy arrays → for each tensor argument its gradient, or None. One
-        gradient and one result where there is one result.
+        gradient and one result where there is one result. Or an operator that custom_op made, with a gradient for every tensor
+        argument among its results: a `gradient` of its own is what gradients of gradients take.
     fake: function over tensors → tensors of the results' sizes and dtypes; by default what tracing the NumPy function tells.
     batch: function(info, in_dims, *arguments), as torch.library.register_vmap takes it; by default one call for each element, and
         one for all where the kernel is `elementwise` and broadcasts.
@@ -37,7 +38,9 @@ def custom_op(name, kernel=None, *, gradient=None, fake=None, batch=None, elemen
     symbols: of an Atlas program that has symbols: function over the operands → their values.
 
     Raises:
-        ValueError: a name without a namespace; an Atlas program that is not sound, or without `fake`.
+        ValueError: a name without a namespace; an Atlas program that is not sound, or without `fake`; an operator in `gradient`'s
+            place with other arguments or results.
+        RuntimeError: where the gradient of a gradient is asked for that has none.
     """
     if kernel is None:
         return functools.partial(custom_op, name, gradient=gradient, fake=fake, batch=batch, elementwise=elementwise, results=results)
@@ -57,7 +60,7 @@ class CustomOperator:
         arguments = kernel.arguments if isinstance(kernel, _Program) else _arguments(kernel)
         self.__name__, self.__doc__ = name, getattr(kernel, "__doc__", None)
         returned = "Tensor" if results == 1 else f"({', '.join(['Tensor'] * results)})"
-        self._several = results > 1
+        self._several, self._results = results > 1, results
         self.operator = _register(name, arguments, returned, kernel, fake)
         self._tensors = [kind == "Tensor" for _, kind, _ in arguments]
         if gradient is not None:
@@ -71,7 +74,16 @@ class CustomOperator:
     def __repr__(self):
         return f"<custom operator {self.__name__}>"
 
-    def _differentiate(self, name, arguments, gradient, results):
+    def _backward(self, name, arguments, gradient, results):
+        """What calls `gradient` with tensors: → for each tensor argument its gradient or None"""
+        if isinstance(gradient, CustomOperator):
+            taken, tensors = len(arguments) + 2 * results, sum(self._tensors)
+            if (len(gradient._tensors), gradient._results) != (taken, tensors):
+                raise ValueError(
+                    f"custom_op: the gradient of {name} takes {taken} arguments and gives {tensors} results, "
+                    f"got {gradient.__name__} with {len(gradient._tensors)} and {gradient._results}"
+                )
+            return lambda *values: gradient(*values) if gradient._several else (gradient(*values),)
         given = [(f"{what}{i}", "Tensor", "") for what in ("gradient_", "result_") for i in range(results)]
         present = {}  # which tensors have a gradient; told by each run
 
@@ -81,7 +93,23 @@ class CustomOperator:
             present["here"] = [g is not None for g in found]
             return [g for g in found if g is not None]
 
-        backward = _register(f"{name}_gradient", [*given, *((n, k, "") for n, k, _ in arguments)], "Tensor[]", kernel, None)
+        operator = _register(f"{name}_gradient", [*given, *((n, k, "") for n, k, _ in arguments)], "Tensor[]", kernel, None)
+
+        def refuse(ctx, *gradients):
+            raise RuntimeError(
+                f"hologram: the gradient of {name} has no gradient of its own: custom_op's gradient= may be an operator with one"
+            )
+
+        operator.register_autograd(refuse)
+
+        def call(*values):
+            found = iter(operator(*values))
+            return [next(found) if here else None for here in present["here"]]
+
+        return call
+
+    def _differentiate(self, name, arguments, gradient, results):
+        backward = self._backward(name, arguments, gradient, results)
 
         def setup(ctx, inputs, output):
             outputs = output if self._several else (output,)
@@ -94,8 +122,7 @@ class CustomOperator:
             gradients = [torch.zeros_like(o) if g is None else g for g, o in zip(gradients, outputs)]
             values = [next(saved) if tensor else other for tensor, other in zip(self._tensors, ctx.others)]
             found = iter(backward(*gradients, *outputs, *values))
-            have = iter(present["here"])
-            return tuple(next(found) if tensor and next(have) else None for tensor in self._tensors)
+            return tuple(next(found) if tensor else None for tensor in self._tensors)
 
         self.operator.register_autograd(differentiate, setup_context=setup)
 
