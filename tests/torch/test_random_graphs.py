@@ -1,4 +1,5 @@
 # tests/torch/test_random_graphs.py: interpreter == every instruction set == PyTorch, on random graphs
+import hologram
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -30,9 +31,8 @@ def assert_same_bits(actual, expected, what):
         raise AssertionError(f"{what}: element {where} is {actual[tuple(where)]!r}, expected {expected[tuple(where)]!r}")
 
 
-def assert_close(pair, actual):
-    """Exact operations give PyTorch's own values; sums and transcendental functions come close to them."""
-    expected = pair.tensor
+def assert_close(pair, actual, expected):
+    """Exact operations give the values expected; sums and transcendental functions come close to them."""
     if not pair.rough or not expected.dtype.is_floating_point:
         torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
         return
@@ -60,7 +60,18 @@ def test_interpreter_equals_every_instruction_set(case):
 def test_native_code_equals_pytorch(case):
     graph, inputs, outputs = case
     for pair, got in zip(outputs, run(runtime("cpu"), graph, inputs, len(outputs))):
-        assert_close(pair, got)
+        assert_close(pair, got, pair.tensor)
+
+
+@pytest.mark.skipif(hologram.device_count("webgpu") == 0, reason="no adapter: install mesa-vulkan-drivers")
+@settings(ordinary, max_examples=12)
+@given(graphs(special=False))
+def test_webgpu_equals_the_interpreter(case):
+    graph, inputs, outputs = case
+    expected = run(runtime("interp"), graph, inputs, len(outputs))
+    got = run(runtime("webgpu"), graph, inputs, len(outputs), host_operands=True)
+    for pair, value, wanted in zip(outputs, got, expected):
+        assert_close(pair, value, wanted)
 
 
 @pytest.mark.parametrize("backend", ["interp", "cpu"])

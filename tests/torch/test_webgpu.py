@@ -1,4 +1,5 @@
 # tests/torch/test_webgpu.py: compiled graphs on WebGPU; skipped where wgpu-native finds no adapter
+import copy
 import json
 import os
 import subprocess
@@ -10,9 +11,10 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
-from harness import module
+from harness import backend_stats, check, compile_fresh, module, run_eager
 from hologram_torch import runtimes
 from torch import nn
+from zoo import ZOO
 
 from hologram.cli import main
 
@@ -69,6 +71,21 @@ def test_an_encoder_runs_on_the_device():
     assert error < 1e-5 and dispatches > 5 and host_runs == 0
     assert "reassociate sums" in refused
     assert "out of bounds" in raised
+
+
+@pytest.mark.parametrize("name", ["resnet", "lstm", "gpt2_cached", "llama"])
+def test_models_of_the_zoo(name):
+    """HOLOGRAM_BACKEND=webgpu runs all of test_zoo.py there."""
+    case = ZOO[name]()
+    compiled = compile_fresh(copy.deepcopy(case.module), options={"device": "webgpu"}, dynamic=False)
+    counts = lambda: runtimes.runtime("cpu", "webgpu").counts["dispatches"]  # noqa: E731
+    with torch.no_grad():
+        for _ in range(2):
+            check(compiled(*case.inputs), run_eager(case.module, case.inputs))
+        before = counts()
+        check(compiled(*case.inputs), run_eager(case.module, case.inputs))
+    assert counts() > before + 4
+    assert backend_stats()["failed_graphs"] == 0 and not backend_stats()["fallback_ops"]
 
 
 def test_weights_stay_on_the_device():
