@@ -5,7 +5,7 @@ sides in turns; prints seconds to the first result, our share of them (all stage
 (above 1: ours is faster), the largest difference and what fell back to PyTorch; then what is slower than eager, and what our compiler
 took longest for.
 
-    python bench/architectures.py [--threads 2] [--seconds 1] [--only bert,vit] [--train] [--package transformers] [--limit 300]
+    python bench/architectures.py [--threads 2] [--seconds 1] [--only bert,vit] [--train] [--package transformers] [--limit 600]
 
 With --train one step in training mode (two images of each, with dropout where the model has it; where eager cannot, in evaluation mode)
 is compared instead, and nothing is timed: the gradients of all parameters, and buffers such as running averages. At the kink of a ReLU a
@@ -20,10 +20,10 @@ import copy
 import json
 import logging
 import math
-import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import torch
 import torch.utils._pytree as pytree
@@ -31,6 +31,9 @@ from architecture_list import PACKAGES, architectures
 from turns import take_turns
 
 import hologram_torch
+
+sys.path.append(str(Path(__file__).resolve().parent / "shared"))
+import limited  # noqa: E402
 
 CLOSE = 1e-3  # beside the largest element of a tensor
 NEAR, EXACT = 0.05, 1e-6  # by norms in float32, by elements in float64: where CLOSE is missed
@@ -189,9 +192,9 @@ def alone(name: str, options) -> dict:
     command = [sys.executable, __file__, "--one", name, "--threads", str(options.threads), "--seconds", str(options.seconds)]
     command += ["--train"] if options.train else []
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
-    except subprocess.TimeoutExpired:
-        return {"name": name, "failed": f"no result within {options.limit:.0f} s"}
+        run = limited.run(command, options.limit)
+    except limited.TookTooLong as error:
+        return {"name": name, "failed": str(error)}
     if run.returncode == 0:
         return json.loads(run.stdout.splitlines()[-1])
     last = (run.stderr.strip().splitlines() or [""])[-1][:150]
@@ -236,7 +239,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="words of the names, with commas between them")
     parser.add_argument("--package", choices=PACKAGES, default="", help="architectures of this package only")
     parser.add_argument("--train", action="store_true", help="compare a training step")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds per architecture")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds of processor time per architecture")
     parser.add_argument("--out", default="", help="write the rows into this file, as JSON")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -17,13 +17,15 @@ import argparse
 import json
 import math
 import os
-import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
 
 from dashboard_models import SUITES
+
+sys.path.append(str(Path(__file__).resolve().parent / "shared"))
+import limited  # noqa: E402
 
 TOLERANCE = 1e-3  # of the largest element, as the dashboard's
 
@@ -92,9 +94,9 @@ def alone(key: str, options) -> dict:
     command = [sys.executable, __file__, "--one", key, *(word for k, v in same.items() for word in (f"--{k}", str(v)))]
     command += ["--training"] * options.training
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=options.limit, env={**os.environ, "HF_HUB_OFFLINE": "1"})
-    except subprocess.TimeoutExpired:
-        return {"passed": False, "failed": f"no result within {options.limit:.0f} s"}
+        run = limited.run(command, options.limit, {**os.environ, "HF_HUB_OFFLINE": "1"})
+    except limited.TookTooLong as error:
+        return {"passed": False, "failed": str(error)}
     if run.returncode == 0:
         return json.loads(run.stdout.splitlines()[-1])
     last = (run.stderr.strip().splitlines() or [""])[-1][:200]
@@ -145,7 +147,7 @@ def arguments():
     parser.add_argument("--training", action="store_true", help="the gradients of all parameters in place of the results")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0, help="of timing for each side")
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds for each model and compiler")
+    parser.add_argument("--limit", type=float, default=1200.0, help="seconds of processor time for each model and compiler")
     parser.add_argument("--out", type=Path, default=Path("build/bench/dashboard.json"))
     parser.add_argument("--again", action="store_true", help="forget what --out holds")
     parser.add_argument("--list", action="store_true", help="print the models and stop")

@@ -19,6 +19,7 @@ import bars  # noqa: E402
 import cases  # noqa: E402
 import dashboard  # noqa: E402
 import dashboard_models  # noqa: E402
+import limited  # noqa: E402
 import limits  # noqa: E402
 import peers  # noqa: E402
 import products  # noqa: E402
@@ -42,6 +43,15 @@ def test_a_wrong_value_is_refused():
             worker.check([wrong], [right], 5e-5)
     with pytest.raises(peers.Unavailable, match="0 outputs instead of 1"):
         worker.check([], [right], 5e-5)
+
+
+def test_limits_are_of_processor_time(monkeypatch):
+    assert limited.run(["sh", "-c", "sleep 1.2; echo done"], 1).stdout == "done\n"
+    with pytest.raises(limited.TookTooLong, match="no result within 1 s of processor time"):
+        limited.run([sys.executable, "-c", "while True: pass"], 1)
+    monkeypatch.setattr(limited, "ASLEEP", 0.3)
+    with pytest.raises(limited.TookTooLong, match="no result within 0 s"):
+        limited.run(["sleep", "60"], 1)
 
 
 def test_ratios_are_taken_within_a_round():
@@ -413,7 +423,7 @@ def run_alone(monkeypatch, tmp_path, program, limit=60.0):
 
 def test_an_architecture_that_ends_its_process_costs_that_one_only(monkeypatch, tmp_path, capsys):
     crashed = run_alone(monkeypatch, tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    late = run_alone(monkeypatch, tmp_path, "import time; time.sleep(60)", limit=0.5)
+    late = run_alone(monkeypatch, tmp_path, "import time; time.sleep(60)", limit=0.05)
     fine = dict(name="y", difference=1e-6, error=None, compile=900.0, graphs=1, fallback=[], right=True)
     fine |= dict(first=2.0, ours=2e-3, eager=1e-3, ratio=0.5)
     assert run_alone(monkeypatch, tmp_path, f"import json; print(json.dumps({fine!r}))") == fine
