@@ -220,5 +220,25 @@ TEST(Machine, LinesOfDepthwiseConvolutionsLieOutsideOfChannels) {
   EXPECT_EQ(found, 1);
 }
 
+// What lies around pixels, before and behind them: lines of pixels are lines of their channels.
+TEST(Machine, ABorderKeepsShortPixelsOnOneLine) {
+  for (const bool joins : {false, true}) {
+    Model m;
+    Value x = m.relu(m.input({2, 5, 6, 40}));
+    if (joins) {
+      Value y = m.g.make(Op::concat, {x, m.input({2, 5, 3, 40}), x}, {.ints = {2}}, {}, Shape{2, 5, 15, 40});
+      m.output(m.g.unary(Op::neg, y));
+    } else {
+      m.output(m.g.pad(x, {0, 1, 2, 0}, {2, 8, 9, 40}, 3));
+    }
+    const test::PanelMachine rich(32);
+    const test::PoorMachine poor;  // 40 are many vectors of this one
+    Plan with = plan_for(m.g, rich, true), without = plan_for(m.g, poor, true);
+    ASSERT_EQ(with.programs.size(), 1u);
+    EXPECT_EQ(with.programs[0].loop().axes.size() + 1, without.programs[0].loop().axes.size()) << print(with) << print(without);
+    EXPECT_EQ(test::run_plan(with, {}), test::run_plan(without, {})) << print(with);
+  }
+}
+
 }  // namespace
 }  // namespace hologram::schedule

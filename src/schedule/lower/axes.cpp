@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "schedule/lower/compared_axes.h"
 #include "schedule/lower/lower.h"
 
 namespace hologram::schedule {
@@ -179,6 +180,17 @@ bool merge_once(LoopBlock& loop) {
   return false;
 }
 
+// The last two parallel axes as one where only comparisons keep them apart.
+void merge_compared(LoopBlock& loop, const Machine& machine) {
+  const int k = loop.parallel_rank - 2;
+  if (k < 0) return;
+  auto compared = with_places_compared(loop, k, machine);
+  if (!compared || !mergeable(*compared, static_cast<size_t>(k))) return;
+  loop = std::move(*compared);
+  while (merge_once(loop)) {
+  }
+}
+
 int64_t step_along(const Expr& e, int k) {
   auto part = e.linear_in_axis(k);
   return part && part->first.is_const() ? std::abs(part->first.constant_value()) : 0;
@@ -328,6 +340,7 @@ void simplify_axes(LoopBlock& loop, const Machine& machine) {
   gather_nearby(loop, lanes);
   while (merge_once(loop)) {
   }
+  merge_compared(loop, machine);
   choose_lanes(loop, lanes);
 }
 

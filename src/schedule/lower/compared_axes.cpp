@@ -1,0 +1,111 @@
+// schedule/lower/compared_axes.cpp: comparisons of a coordinate as comparisons of places on the
+// lines whose runs it counts.
+//
+// A border around a channels-last image keeps pixels apart from their channels: what is read
+// depends on where a pixel lies. But pixel i is before pixel r where all of its channels are before
+// the first one of r, so the comparison can be one of places on the line, and the two axes one.
+#include "schedule/lower/compared_axes.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace hologram::schedule {
+namespace {
+
+using atlas::Body;
+using atlas::Code;
+using atlas::Instr;
+using atlas::no_value;
+using atlas::ValueId;
+
+constexpr int64_t largest_constant = int64_t{1} << 40;  // that is multiplied by a run's length
+
+// An i64 value that is a constant or made from coordinates alone.
+std::optional<Expr> coordinate(const Body& body, ValueId id) {
+  const Instr& i = body.instrs[id];
+  if (i.type != DType::i64) return std::nullopt;
+  if (i.code == Code::index) return i.expr;
+  const auto n = static_cast<int64_t>(i.bits);
+  if (i.code != Code::constant || n > largest_constant || n < -largest_constant)
+    return std::nullopt;
+  return Expr(n);
+}
+
+bool compares(const Instr& i) {
+  return i.code == Code::arithmetic && (i.op == ir::Op::lt || i.op == ir::Op::le);
+}
+
+// What is not negative where comparison `id` holds, and only there; nullopt if it is none of
+// coordinates.
+std::optional<Expr> margin(const Body& body, ValueId id) {
+  const Instr& i = body.instrs[id];
+  if (!compares(i)) return std::nullopt;
+  auto x = coordinate(body, i.args[0]), y = coordinate(body, i.args[1]);
+  if (!x || !y) return std::nullopt;
+  return i.op == ir::Op::lt ? *y - *x - Expr(1) : *y - *x;
+}
+
+// The same as a margin of places, `run` being the place in a run of `length`, if it is one of axis
+// k alone, counted by ones: k + rest >= 0 where length * k + place + length * rest >= 0.
+std::optional<Expr> margin_of_places(const Body& body, ValueId id, int k, const Expr& run,
+                                     const Expr& length) {
+  auto of_runs = margin(body, id);
+  if (!of_runs || !of_runs->has_axis(k) || of_runs->has_axis(k + 1)) return std::nullopt;
+  auto parts = of_runs->linear_in_axis(k);
+  if (!parts || !(parts->first.is(1) || parts->first.is(-1))) return std::nullopt;
+  const Expr first = *of_runs * length;
+  return parts->first.is(1) ? first + run : first - run + length - Expr(1);
+}
+
+// The body with the margins that are given, without numbers that nothing uses then.
+Body with_margins(const Body& body, const std::vector<std::optional<Expr>>& margins) {
+  std::vector<bool> used(body.instrs.size());
+  std::vector<ValueId> to(body.instrs.size(), no_value);
+  for (ValueId id = 0; id < body.instrs.size(); ++id)
+    for (ValueId a : body.instrs[id].args)
+      if (a != no_value && !margins[id]) used[a] = true;
+  Body out;
+  const ValueId zero = out.add({.code = Code::constant, .type = DType::i64, .expr = {}});
+  for (ValueId id = 0; id < body.instrs.size(); ++id) {
+    Instr i = body.instrs[id];
+    if (!used[id] && (i.code == Code::index || i.code == Code::constant)) continue;
+    for (ValueId& a : i.args)
+      if (a != no_value) a = to[a];
+    if (margins[id]) {
+      i.op = ir::Op::le;
+      i.args = {zero, out.add({.code = Code::index, .type = DType::i64, .expr = *margins[id]}),
+                no_value};
+    }
+    to[id] = out.add(std::move(i));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<atlas::LoopBlock> with_places_compared(const atlas::LoopBlock& loop, int k,
+                                                     const Machine& machine) {
+  constexpr int64_t short_run = 8;  // vectors; along longer ones the loop is as good
+  constexpr size_t most = 8;        // comparisons that are certainly decided outside of lanes
+  const Expr& length = loop.axes[static_cast<size_t>(k) + 1].extent;
+  if (k + 2 != loop.parallel_rank || loop.stages.size() != 1 || !length.is_const() ||
+      loop.stages[0].kind != atlas::StageKind::point ||
+      length.constant_value() >= short_run * machine.vector)
+    return std::nullopt;
+  const Body& body = loop.stages[0].body;
+  auto by_value = [](const Instr& i) {
+    return i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
+  };
+  if (std::ranges::any_of(body.instrs, by_value)) return std::nullopt;
+  std::vector<std::optional<Expr>> margins;
+  for (ValueId id = 0; id < body.instrs.size(); ++id)
+    margins.push_back(margin_of_places(body, id, k, Expr::axis(k + 1, length), length));
+  auto changed = std::ranges::count_if(margins, [](const auto& m) { return m.has_value(); });
+  auto all = static_cast<size_t>(std::ranges::count_if(body.instrs, compares));
+  if (changed == 0 || all > most) return std::nullopt;
+  atlas::LoopBlock out = loop;
+  out.stages[0].body = with_margins(body, margins);
+  return out;
+}
+
+}  // namespace hologram::schedule
