@@ -152,7 +152,12 @@ class Device {
       const made = { pipeline: null, layout: null };
       const work = this.#device
         .createComputePipelineAsync({ layout: "auto", compute: { module, entryPoint: entry } })
-        .then((pipeline) => Object.assign(made, { pipeline, layout: pipeline.getBindGroupLayout(0) }));
+        .then(
+          (pipeline) => Object.assign(made, { pipeline, layout: pipeline.getBindGroupLayout(0) }),
+          async (error) => {
+            const { messages } = await module.getCompilationInfo(); // the pipeline's error names the module alone
+            throw new Error(messages.find(({ type }) => type === "error")?.message ?? error.message);
+          });
       this.#pending.add(work);
       work.then(() => this.#pending.delete(work), () => {});
       return made;

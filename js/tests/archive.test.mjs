@@ -47,6 +47,19 @@ test("state goes back to what it is in the file", async () => {
   assert.deepEqual(Object.values(await call()).map(bytesOf), first);
 });
 
+test("types are those of what modules export", async () => {
+  const names = (text, pattern) => [...text.matchAll(pattern)].map(([, name]) => name).sort();
+  for (const file of ["hologram", "wordpiece"]) {
+    const text = await readFile(new URL(`../${file}.d.ts`, import.meta.url), "utf8");
+    assert.deepEqual(names(text, /^export (?:class|function) (\w+)/gm), Object.keys(await import(`../${file}.js`)).sort());
+    if (file !== "hologram") continue;
+    const archive = await open(model), members = names(text.slice(text.indexOf("class Archive")), /^ {2}(?:readonly )?(\w+)[(:]/gm);
+    assert.ok(members.length > 8);
+    for (const name of members) assert.ok(name in archive, name);
+    archive.close();
+  }
+});
+
 const refused = (code, pattern) => (error) => {
   assert.ok(error instanceof HologramError, String(error?.stack));
   assert.equal(error.code, code, error.message);

@@ -59,14 +59,36 @@ def flipped(content: bytes, part: tuple[int, int], at: int, bit: int, honest: bo
     begin, end = part
     changed = bytearray(content)
     changed[begin + at] ^= 1 << bit
-    if honest:
-        return bytes(changed)
+    return bytes(changed) if honest else _agreeing(content, part, changed)
+
+
+def reworded(content: bytes, old: bytes, new: bytes) -> bytes:
+    """With other words of the same length in the first kernel in WGSL that has these, and checksums that agree."""
+    begin, end = part = parts(content)["wgsl"]
+    assert len(old) == len(new) and old in content[begin:end], old
+    changed = bytearray(content)
+    changed[begin:end] = content[begin:end].replace(old, new, 1)
+    return _agreeing(content, part, changed)
+
+
+def _agreeing(content: bytes, part: tuple[int, int], changed: bytearray) -> bytes:
+    """With checksums that agree with what has changed of a part."""
+    begin, end = part
     (index,) = struct.unpack("<Q", content[16:24])
     if begin != index:
         hashes = bytes(changed[index:]).replace(_digest(content[begin:end]), _digest(bytes(changed[begin:end])))
         changed[index:] = hashes
     changed[32:64] = _digest(bytes(changed[index:]))
     return bytes(changed)
+
+
+WORDS = {  # what a compiler of WGSL refuses, what it does not, and what a pipeline is not made of or launched with
+    b"@compute": b"@Compute",
+    b"array<f32>": b"array<u32>",
+    b"@workgroup_size(64)": b"@workgroup_size(96)",
+    b"fn main(": b"fn mein(",
+    b"@binding(4)": b"@binding(9)",
+}
 
 
 def drawn(content: bytes, count: int, honest: bool, seed: int = 0):
@@ -87,8 +109,9 @@ def write_all(folder, isas, honest: int, hostile: int):
     ids = write(folder / "small.holo", isas)
     content, listed, at = (folder / "small.holo").read_bytes(), [], 0
     with (folder / "damaged.bin").open("wb") as out:
-        for right, count in ((True, honest), (False, hostile)):
-            for words, damaged in drawn(content, count, right):
-                listed.append({"words": words, "honest": right, "begin": at, "bytes": len(damaged)})
-                at += out.write(damaged)
+        files = [(right, *file) for right, count in ((True, honest), (False, hostile)) for file in drawn(content, count, right)]
+        files += [(False, f"{old} is {new}", reworded(content, old, new)) for old, new in WORDS.items()]
+        for right, words, damaged in files:
+            listed.append({"words": words, "honest": right, "begin": at, "bytes": len(damaged)})
+            at += out.write(damaged)
     (folder / "damaged.json").write_text(json.dumps({"ids": ids.tolist(), "files": listed}))

@@ -256,7 +256,7 @@ ON_GPU = {
 
 HOST = 'open: device "webgpu": {}'
 GPU = """
-import { open, Tensor, tensor } from "./hologram.js";
+import { HologramError, open, Tensor, tensor } from "./hologram.js";
 const post = (result) => fetch("/result", { method: "POST", body: JSON.stringify(result) });
 const arrays = { bool: Uint8Array, int64: BigInt64Array, float32: Float32Array, float16: Uint16Array, float64: Float64Array };
 const decoded = ({ dtype, shape, data }) =>
@@ -298,6 +298,18 @@ try {
       result.chosen = (await open(file)).reason;
     }
   }
+  const { ids, files } = await (await fetch("damaged.json")).json(), all = await (await fetch("damaged.bin")).arrayBuffer();
+  const called = async (source, verify) => {
+    const archive = await open(source, { device: "webgpu", verify });
+    const { result0 } = await archive.run({ ids: tensor(ids, "int64") }).finally(() => archive.close());
+    return [...result0.data];
+  };
+  result.ends = [];
+  for (const { words, honest, begin, bytes } of files)
+    result.ends.push(await called(new Uint8Array(all, begin, bytes), honest ? "full" : "index").then(
+      () => ({ words, honest, code: "values" }),
+      (error) => ({ words, honest, code: error instanceof HologramError ? error.code : "other", message: String(error) })));
+  result.whole = await called("small.holo");
   result.progress = [...new Set(progress)];
   await post(result);
 } catch (error) {
@@ -314,6 +326,7 @@ def test_wgsl_in_a_browser(tmp_path):
     folder = tmp_path / "page"
     folder.mkdir()
     write_cases(folder, ON_GPU, [ISA, "wgsl"], reproducible=False)
+    damaged.write_all(folder, [ISA, "wgsl"], 2, 4)
     for name in ("hologram.js", "gpu.js", "hologram_rt.wasm"):
         shutil.copyfile(ROOT / "js" / name, folder / name)
     (folder / "index.html").write_text("<!doctype html><html></html>")
@@ -338,6 +351,13 @@ def test_wgsl_in_a_browser(tmp_path):
     assert result["reset"] == result["state.holo"]["got"][0]["result0"]
     assert result["closed"] == ["invalid_argument", "the archive is closed"]
     assert all(code == "corrupt" and "checksum" in words for code, words in result["damaged"])
+    for end in result["ends"]:
+        assert end["code"] in ("corrupt", "unsupported") if end["honest"] else end["code"] != "other", end
+        assert "previous error" not in end.get("message", ""), end
+    reworded = [end["code"] for end in result["ends"][-len(damaged.WORDS) :]]
+    assert reworded == ["unavailable", "unavailable", "values", "corrupt", "internal"]
+    ids = torch.tensor(json.loads((folder / "damaged.json").read_text())["ids"])
+    np.testing.assert_allclose(result["whole"], damaged.Small().eval()(ids).detach().flatten(), atol=1e-6)
 
 
 def test_export_web_of_any_archive(tmp_path, capsys):
