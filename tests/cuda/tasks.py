@@ -240,7 +240,7 @@ def torch(setting: Setting, programs: Programs) -> Iterator[Task]:
 
 def zoo() -> list[str]:
     """The models of bench/shared/zoo.py, by its text: importing it takes PyTorch."""
-    return re.findall(r"^        (\w+),$", (ROOT / "bench/shared/zoo.py").read_text().partition("ZOO = {")[2], re.M)
+    return re.findall(r"\w+", (ROOT / "bench/shared/zoo.py").read_text().partition("for function in (")[2].partition(")")[0])
 
 
 def bench_cases() -> list[str]:
