@@ -340,7 +340,8 @@ bool in_pool(const std::shared_ptr<void>& value) {
 }
 
 // Those of less than a huge page are put side by side: calls read all weights of a model from one
-// end to the other, and small pages take a tenth of the memory's bandwidth.
+// end to the other, and small pages take a tenth of the memory's bandwidth. Once: weights that change
+// from call to call, as in training, take blocks that the pool has at hand.
 void Executable::allocate_together(Kept& kept, const std::vector<uint8_t>& stale) const {
   constexpr size_t line = 128;
   std::vector<std::pair<size_t, size_t>> parts;  // entry, offset
@@ -353,7 +354,7 @@ void Executable::allocate_together(Kept& kept, const std::vector<uint8_t>& stale
     parts.emplace_back(c, total);
     total += (bytes + line - 1) / line * line;
   }
-  if (parts.size() < 2 || total < host::huge_page_bytes) return;
+  if (parts.size() < 2 || total < host::huge_page_bytes || put_together_.exchange(true)) return;
   const std::shared_ptr<void> block{runtime_->memory().allocate(total),
                                     &host::MemoryPool::deallocate};
   for (const auto& [c, offset] : parts)
