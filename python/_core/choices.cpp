@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "narrow.h"
 
 namespace hologram::python {
@@ -104,30 +103,14 @@ bool again(const Choices& c) {
   return true;
 }
 
-template <typename F>
-bool of_float(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f16:
-      return f.template operator()<F16>();
-    case DType::bf16:
-      return f.template operator()<Bf16>();
-    case DType::f32:
-      return f.template operator()<float>();
-    case DType::f64:
-      return f.template operator()<double>();
-    default:
-      fail(ErrorCode::invalid_argument, "choose: no probabilities of dtype {}", name_of(dtype));
-  }
-}
-
 }  // namespace
 
 bool choose_once(const Choices& c) {
-  return of_float(c.dtype, [&]<typename T>() { return once<T>(c); });
+  return with_float(c.dtype, "choose", [&]<typename T>() { return once<T>(c); });
 }
 
 bool choose_again(const Choices& c) {
-  return of_float(c.dtype, [&]<typename T>() { return again<T>(c); });
+  return with_float(c.dtype, "choose", [&]<typename T>() { return again<T>(c); });
 }
 
 }  // namespace hologram::python

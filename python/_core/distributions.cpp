@@ -176,16 +176,8 @@ auto with_type(DType dtype, F&& f) {
       return f.template operator()<int32_t>();
     case DType::i64:
       return f.template operator()<int64_t>();
-    case DType::f16:
-      return f.template operator()<F16>();
-    case DType::bf16:
-      return f.template operator()<Bf16>();
-    case DType::f32:
-      return f.template operator()<float>();
-    case DType::f64:
-      return f.template operator()<double>();
     default:
-      fail(ErrorCode::invalid_argument, "draw: no numbers of dtype {}", name_of(dtype));
+      return with_float(dtype, "draw", f);
   }
 }
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/dtype.h"
+#include "base/error.h"
 #include "base/for_each_isa.h"
 
 namespace hologram::python {
@@ -65,6 +67,23 @@ HOLOGRAM_INLINE T to(V x) {
     return static_cast<T>(static_cast<int64_t>(x));
   else
     return static_cast<T>(x);
+}
+
+/// f.operator()<T>() for the type of floats that `dtype` is.
+template <typename F>
+auto with_float(DType dtype, const char* what, F&& f) {
+  switch (dtype) {
+    case DType::f16:
+      return f.template operator()<F16>();
+    case DType::bf16:
+      return f.template operator()<Bf16>();
+    case DType::f32:
+      return f.template operator()<float>();
+    case DType::f64:
+      return f.template operator()<double>();
+    default:
+      fail(ErrorCode::invalid_argument, "{}: no numbers of dtype {}", what, name_of(dtype));
+  }
 }
 
 }  // namespace hologram::python

@@ -322,10 +322,11 @@ void Executable::bind_all(const Arguments& arguments, Outputs& outputs, const Le
 
 namespace {
 
-// The deleter of a value that shares a block of the pool with others.
+// The deleter of a value that shares a block of the pool with others. It lets go of the block at
+// once: who remembers the value weakly keeps its deleter.
 struct Part {
   std::shared_ptr<void> block;
-  void operator()(void*) const {}
+  void operator()(void*) { block.reset(); }
 };
 
 bool is_block(const std::shared_ptr<void>& value) {
@@ -340,8 +341,7 @@ bool in_pool(const std::shared_ptr<void>& value) {
 }
 
 // Those of less than a huge page are put side by side: calls read all weights of a model from one
-// end to the other, and small pages take a tenth of the memory's bandwidth. Once: weights that change
-// from call to call, as in training, take blocks that the pool has at hand.
+// end to the other, and small pages take a tenth of the memory's bandwidth.
 void Executable::allocate_together(Kept& kept, const std::vector<uint8_t>& stale) const {
   constexpr size_t line = 128;
   std::vector<std::pair<size_t, size_t>> parts;  // entry, offset
@@ -354,7 +354,7 @@ void Executable::allocate_together(Kept& kept, const std::vector<uint8_t>& stale
     parts.emplace_back(c, total);
     total += (bytes + line - 1) / line * line;
   }
-  if (parts.size() < 2 || total < host::huge_page_bytes || put_together_.exchange(true)) return;
+  if (parts.size() < 2 || total < host::huge_page_bytes) return;
   const std::shared_ptr<void> block{runtime_->memory().allocate(total),
                                     &host::MemoryPool::deallocate};
   for (const auto& [c, offset] : parts)
@@ -392,8 +392,8 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   kept.resize(plan_.cache.size());
   std::vector<uint8_t> stale(kept.size());
   for (size_t c = 0; c < kept.size(); ++c)
-    stale[c] = !kept[c] &&
-               plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].kind != SlotKind::input;
+    stale[c] =
+        !kept[c] && plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].kind != SlotKind::input;
   if (!runtime_->device()) allocate_together(kept, stale);
   for (size_t c = 0; c < kept.size(); ++c) {
     int slot = plan_.cache[c].slot;

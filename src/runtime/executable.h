@@ -193,7 +193,6 @@ class Executable : public std::enable_shared_from_this<Executable> {
   class Lease;
   Outcome run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
   void bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease, Frame& frame);
-  mutable std::atomic<bool> put_together_{false};
   void allocate_together(Kept& kept, const std::vector<uint8_t>& stale) const;
   std::shared_ptr<void> allocate_kept(size_t bytes, Outputs& outputs, Frame& frame) const;
   Stream stream_for(const Arguments& arguments, Memory& device, Frame& frame) const;

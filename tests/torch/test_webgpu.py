@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import damaged
 import hologram
@@ -17,6 +18,9 @@ from torch import nn
 from zoo import ZOO
 
 from hologram.cli import main
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+import webgpu  # noqa: E402
 
 pytestmark = pytest.mark.skipif(hologram.device_count("webgpu") == 0, reason="no adapter: install mesa-vulkan-drivers")
 
@@ -86,6 +90,15 @@ def test_models_of_the_zoo(name):
         check(compiled(*case.inputs), run_eager(case.module, case.inputs))
     assert counts() > before + 4
     assert backend_stats()["failed_graphs"] == 0 and not backend_stats()["fallback_ops"]
+
+
+def test_steps_are_dispatches_of_one_submission():
+    call, x = webgpu.chain(7, "webgpu"), torch.tensor([2, 0, 1])
+    assert call(x).tolist() == [1, 2, 0]
+    before = webgpu.counts("webgpu")
+    call(x)
+    after = webgpu.counts("webgpu")
+    assert {name: after[name] - before[name] for name in webgpu.COUNTS} == {"dispatches": 8, "submissions": 1, "host_runs": 0}
 
 
 def test_weights_stay_on_the_device():

@@ -7,7 +7,10 @@
 #include "schedule/lower/compared_axes.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
+
+#include "atlas/rewriting.h"
 
 namespace hologram::schedule {
 namespace {
@@ -18,38 +21,15 @@ using atlas::Instr;
 using atlas::no_value;
 using atlas::ValueId;
 
-constexpr int64_t largest_constant = int64_t{1} << 40;  // that is multiplied by a run's length
-
-// An i64 value that is a constant or made from coordinates alone.
-std::optional<Expr> coordinate(const Body& body, ValueId id) {
-  const Instr& i = body.instrs[id];
-  if (i.type != DType::i64) return std::nullopt;
-  if (i.code == Code::index) return i.expr;
-  const auto n = static_cast<int64_t>(i.bits);
-  if (i.code != Code::constant || n > largest_constant || n < -largest_constant)
-    return std::nullopt;
-  return Expr(n);
-}
-
 bool compares(const Instr& i) {
   return i.code == Code::arithmetic && (i.op == ir::Op::lt || i.op == ir::Op::le);
 }
 
-// What is not negative where comparison `id` holds, and only there; nullopt if it is none of
-// coordinates.
-std::optional<Expr> margin(const Body& body, ValueId id) {
-  const Instr& i = body.instrs[id];
-  if (!compares(i)) return std::nullopt;
-  auto x = coordinate(body, i.args[0]), y = coordinate(body, i.args[1]);
-  if (!x || !y) return std::nullopt;
-  return i.op == ir::Op::lt ? *y - *x - Expr(1) : *y - *x;
-}
-
-// The same as a margin of places, `run` being the place in a run of `length`, if it is one of axis
-// k alone, counted by ones: k + rest >= 0 where length * k + place + length * rest >= 0.
+// A comparison's margin as one of places, `run` being the place in a run of `length`, if it is one
+// of axis k alone, counted by ones: k + rest >= 0 where length * k + place + length * rest >= 0.
 std::optional<Expr> margin_of_places(const Body& body, ValueId id, int k, const Expr& run,
                                      const Expr& length) {
-  auto of_runs = margin(body, id);
+  auto of_runs = atlas::margin(body, id);
   if (!of_runs || !of_runs->has_axis(k) || of_runs->has_axis(k + 1)) return std::nullopt;
   auto parts = of_runs->linear_in_axis(k);
   if (!parts || !(parts->first.is(1) || parts->first.is(-1))) return std::nullopt;
@@ -57,28 +37,20 @@ std::optional<Expr> margin_of_places(const Body& body, ValueId id, int k, const 
   return parts->first.is(1) ? first + run : first - run + length - Expr(1);
 }
 
-// The body with the margins that are given, without numbers that nothing uses then.
+// The body with the margins that are given.
 Body with_margins(const Body& body, const std::vector<std::optional<Expr>>& margins) {
-  std::vector<bool> used(body.instrs.size());
-  std::vector<ValueId> to(body.instrs.size(), no_value);
-  for (ValueId id = 0; id < body.instrs.size(); ++id)
-    for (ValueId a : body.instrs[id].args)
-      if (a != no_value && !margins[id]) used[a] = true;
-  Body out;
+  atlas::Rewriting out(body);
   const ValueId zero = out.add({.code = Code::constant, .type = DType::i64, .expr = {}});
   for (ValueId id = 0; id < body.instrs.size(); ++id) {
-    Instr i = body.instrs[id];
-    if (!used[id] && (i.code == Code::index || i.code == Code::constant)) continue;
-    for (ValueId& a : i.args)
-      if (a != no_value) a = to[a];
+    Instr i = out.renamed(id);
     if (margins[id]) {
       i.op = ir::Op::le;
       i.args = {zero, out.add({.code = Code::index, .type = DType::i64, .expr = *margins[id]}),
                 no_value};
     }
-    to[id] = out.add(std::move(i));
+    out.put(id, std::move(i));
   }
-  return out;
+  return atlas::without_dead(out.take());
 }
 
 }  // namespace
