@@ -7,7 +7,6 @@
 
 #include "atlas/lanes.h"
 #include "ir/scalar.h"
-#include "same.h"
 #include "support/paths.h"
 
 namespace hologram::test {

@@ -52,17 +52,6 @@ inline std::string run_fault(const std::string& text, std::vector<uint64_t> word
   });
 }
 
-// Runs verified text with one lane; buffer 1 is `words`, which it returns.
-inline std::vector<uint64_t> run_words(const std::string& text, std::vector<uint64_t> words = std::vector<uint64_t>(16),
-                                       LaneLaunch launch = {}) {
-  LaneProgram p = lane(text);
-  verify(p);
-  LaneMemory m;
-  m.buffers = {bytes(words)};
-  interp::run(p, launch, m);
-  return words;
-}
-
 // The operands of `op` in text, with registers r0 (written), r1, r2, r3 (read); "" for what has no
 // such form.
 inline std::string instruction_text(LaneOp op, DType type, std::string_view variant = "") {

@@ -3,8 +3,6 @@
 // Each fault is planted in a kernel that runs without it.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -67,37 +65,6 @@ std::string said(const std::string& body, const std::string& variables = "", uin
 }
 
 constexpr const char* shared_words = "  .shared .align 16 .b8 words[256];\n";
-
-TEST(PtxMachine, RoundsPairs) {
-  // Of two numbers in the middle, the even one; 65,520 is infinite as an f16.
-  const std::array<std::pair<const char*, uint32_t>, 3> cases{{
-      {"0f3F808000, 0fBF818000; cvt.rn.bf16x2.f32", 0x3f80bf82},
-      {"0f3F801000, 0f477FF000; cvt.rn.f16x2.f32", 0x3c007c00},
-      {"0f7FC00000, 0fFF800000; cvt.rn.bf16x2.f32", 0x7fffff80},
-  }};
-  for (const auto& [text, wanted] : cases) {
-    const std::string_view all = text;
-    const size_t comma = all.find(','), end = all.find(';');
-    OneBlock memory;
-    const std::string body = "  mov.f32 %f1, " + std::string(all.substr(0, comma)) + ";\n  mov.f32 %f2, " +
-                             std::string(all.substr(comma + 2, end - comma - 2)) + ";\n " + std::string(all.substr(end + 1)) +
-                             " %r2, %f1, %f2;\n  st.global.u32 [%rd3], %r2;\n";
-    ASSERT_EQ(run(kernel(body), memory), "");
-    uint32_t x;
-    std::memcpy(&x, memory.memory, 4);
-    EXPECT_EQ(x, wanted) << text;
-  }
-}
-
-TEST(PtxMachine, RunsEveryThreadOnce) {
-  OneBlock memory;
-  ASSERT_EQ(run(kernel("  add.s32 %r2, %r1, 5;\n  st.global.u32 [%rd3], %r2;\n"), memory), "");
-  for (uint32_t t = 0; t < 64; ++t) {
-    uint32_t x;
-    std::memcpy(&x, memory.memory + 4 * t, 4);
-    EXPECT_EQ(x, t + 5);
-  }
-}
 
 TEST(PtxMachine, FindsRegistersThatNobodyWrote) {
   const std::string text = "  setp.lt.u32 %p1, %r1, 40;\n  @%p1 mov.u32 %r2, 7;\n";
@@ -196,37 +163,6 @@ TEST(PtxMachine, RefusesWhatIsNotExact) {
   EXPECT_THROW(read(kernel("  mov.u32 %r77, 1;\n"), start), Fault);
 }
 
-TEST(PtxMachine, HalvesRoundToNearestEven) {
-  Instr to;
-  to.code = code_cvt;
-  to.mods = {"rn", "f16", "f32"};
-  to.type = {Type::f, 16}, to.from = {Type::f, 32};
-  Instr from = to;
-  from.mods = {"f32", "f16"};
-  from.type = {Type::f, 32}, from.from = {Type::f, 16};
-  for (uint32_t h = 0; h < 65536; ++h) {
-    const uint64_t half = h;
-    uint64_t wide = 0, back = 0;
-    const uint64_t *a[] = {&half}, *b[] = {&wide};
-    ASSERT_TRUE(compute(from, a, 1, &wide));
-    ASSERT_TRUE(compute(to, b, 1, &back));
-    const bool nan = (h & 0x7fff) > 0x7c00;
-    ASSERT_EQ(back, nan ? 0x7fff : h);
-    if (nan || (h & 0x7fff) >= 0x7c00) continue;
-    const float mine = static_cast<float>(std::bit_cast<_Float16>(static_cast<uint16_t>(h)));
-    ASSERT_EQ(wide, std::bit_cast<uint32_t>(mine));
-    for (int ulps : {-1, 1, 0x1000, 0x1001, 0xfff}) {  // around halves of its units
-      const uint64_t near = static_cast<uint32_t>(wide + static_cast<uint32_t>(ulps));
-      const uint64_t* c[] = {&near};
-      uint64_t got = 0;
-      ASSERT_TRUE(compute(to, c, 1, &got));
-      const float x = std::bit_cast<float>(static_cast<uint32_t>(near));
-      if (x != x) continue;
-      ASSERT_EQ(got, std::bit_cast<uint16_t>(static_cast<_Float16>(x))) << x;
-    }
-  }
-}
-
 TEST(PtxMachine, TensorSumsAreCutAsTensorCoresDo) {
   const double one[] = {1, 0x1p-25, 0x1p-26};
   EXPECT_EQ(tensor_sum(one, 3, 0), 1);  // 2^-25 is kept while adding and cut at the end
@@ -241,63 +177,6 @@ TEST(PtxMachine, TensorSumsAreCutAsTensorCoresDo) {
   const double infinite[] = {INFINITY, 1}, both[] = {INFINITY, -INFINITY};
   EXPECT_EQ(tensor_sum(infinite, 2, 0), INFINITY);
   EXPECT_TRUE(std::isnan(tensor_sum(both, 2, 0)));
-}
-
-// A row-major 16 x 16 matrix of bfloat16 numbers at words, times itself turned over, plus 0.
-constexpr const char* matrix_words = "  .shared .align 16 .b8 words[512];\n";
-std::string product_of(const std::string& load_right) {
-  return R"(  .reg .b32 %a<9>;
-  .reg .f32 %c<9>;
-  mov.u32 %r2, words;
-  setp.gt.u32 %p1, %r1, 31;
-  @%p1 bra $done;
-  // thread t writes halves 8 t to 8 t + 7, half h being h % 16 where h / 16 is 1, else 2
-  shl.b32 %r3, %r1, 4;
-  add.s32 %r3, %r2, %r3;
-  and.b32 %r4, %r1, 1;
-  setp.eq.u32 %p2, %r4, 0;
-  shr.u32 %r5, %r1, 1;
-  setp.eq.u32 %p3, %r5, 1;
-  @%p3 mov.u32 %a1, 0x3f800000;
-  @%p3 mov.u32 %a2, 0x40404000;
-  @!%p3 mov.u32 %a1, 0x40004000;
-  @!%p3 mov.u32 %a2, 0x40004000;
-  st.shared.v4.b32 [%r3], {%a1, %a2, %a2, %a1};
-  bar.warp.sync -1;
-  and.b32 %r4, %r1, 15;
-  shl.b32 %r4, %r4, 5;
-  and.b32 %r5, %r1, 16;
-  add.s32 %r4, %r4, %r5;
-  add.s32 %r4, %r2, %r4;
-  ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%a3, %a4, %a5, %a6}, [%r4];
-)" + load_right +
-         R"(  mov.f32 %c1, 0f00000000;
-  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%c2, %c3, %c4, %c5}, {%a3, %a4, %a5, %a6}, {%a7, %a8}, {%c1, %c1, %c1, %c1};
-  st.global.v4.f32 [%rd4], {%c2, %c3, %c4, %c5};
-$done:
-)";
-}
-
-// The rows of the matrix: row 1 is 0 1 2 3 2 3 0 1 twice, each other one has 2 everywhere.
-TEST(PtxMachine, MultipliesMatrices) {
-  const std::string address = "  mul.wide.u32 %rd2, %r1, 16;\n  add.s64 %rd4, %rd1, %rd2;\n";
-  // Columns of the right factor are the matrix' first 8 rows: matrices (row % 8, k / 8).
-  const std::string right =
-      "  and.b32 %r4, %r1, 7;\n  shl.b32 %r4, %r4, 5;\n  and.b32 %r5, %r1, 8;\n"
-      "  shl.b32 %r5, %r5, 1;\n  add.s32 %r4, %r4, %r5;\n  add.s32 %r4, %r2, %r4;\n"
-      "  ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%a7, %a8}, [%r4];\n";
-  OneBlock memory;
-  ASSERT_EQ(run(kernel(address + product_of(right), matrix_words), memory), "");
-  float row1[16];
-  for (int k = 0; k < 16; ++k) row1[k] = std::array{0.f, 1.f, 2.f, 3.f, 2.f, 3.f, 0.f, 1.f}[static_cast<size_t>(k % 8)];
-  for (int row = 0; row < 16; ++row)
-    for (int column = 0; column < 8; ++column) {
-      float wanted = 0, found;
-      for (int k = 0; k < 16; ++k) wanted += (row == 1 ? row1[k] : 2) * (column == 1 ? row1[k] : 2);
-      const int lane = row % 8 * 4 + column / 2, number = row / 8 * 2 + column % 2;
-      std::memcpy(&found, memory.memory + 16 * lane + 4 * number, 4);
-      EXPECT_EQ(found, wanted) << row << ' ' << column;
-    }
 }
 
 }  // namespace

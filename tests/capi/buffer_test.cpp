@@ -24,21 +24,6 @@ TEST(C99, ProgramRuns) {
   EXPECT_EQ(sum, 20);
 }
 
-TEST_F(HostBuffers, SmallOnesTakeAClassAndLargeOnesLinearMemory) {
-  hologram_handle small = buffer(3072), large = buffer(3073);
-  uint8_t yes = 9, cls = 99;
-  EXPECT_OK(hologram_buffer_is_boundary(small, &yes));
-  EXPECT_EQ(yes, 1);
-  EXPECT_OK(hologram_buffer_class_index(small, &cls));
-  EXPECT_LT(cls, 96);
-  EXPECT_OK(hologram_buffer_is_linear(large, &yes));
-  EXPECT_EQ(yes, 1);
-  EXPECT_EQ(hologram_buffer_class_index(large, &cls), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(text([&](auto... a) { return hologram_buffer_pool(small, a...); }), "boundary");
-  EXPECT_EQ(text([&](auto... a) { return hologram_buffer_pool(large, a...); }), "linear");
-  for (float v : values(large)) ASSERT_EQ(v, 0);
-}
-
 TEST_F(HostBuffers, ClassesComeBack) {
   for (int i = 0; i < 10'000; ++i) {
     hologram_handle h[8];
@@ -53,29 +38,6 @@ TEST_F(HostBuffers, ClassesComeBack) {
   uint8_t linear = 0;
   EXPECT_OK(hologram_buffer_is_linear(buffer(4), &linear));
   EXPECT_EQ(linear, 1);
-}
-
-TEST_F(HostBuffers, BoundaryShapeIsPagesTimesBytes) {
-  hologram_handle b = 0;
-  uint32_t length = 0;
-  ASSERT_OK(hologram_executor_allocate_boundary_buffer(exec, 7, 48, 256, &b));
-  EXPECT_OK(hologram_buffer_length(b, &length));
-  EXPECT_EQ(length, 3072u);
-  hologram_handle other = 0;
-  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 7, 1, 4, &other), HOLOGRAM_BUSY);
-  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 96, 1, 4, &other), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 8, 49, 4, &other), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_executor_allocate_boundary_buffer(exec, 8, 1, 257, &other), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(other, 0u) << "results are written on success only";
-  void* pointer = nullptr;
-  uint8_t cls = 0, page = 0, byte = 0;
-  EXPECT_OK(hologram_boundary_pointer(exec, 7, 3, 250, &pointer));
-  void* data = nullptr;
-  EXPECT_OK(hologram_buffer_as_mut_ptr(exec, b, &data));
-  EXPECT_EQ(static_cast<std::byte*>(pointer) - static_cast<std::byte*>(data), 3 * 256 + 250);
-  EXPECT_OK(hologram_boundary_address(exec, pointer, &cls, &page, &byte));
-  EXPECT_EQ(std::make_tuple(cls, page, byte), std::make_tuple(7, 3, 250));
-  EXPECT_EQ(hologram_boundary_address(exec, &cls, &cls, &page, &byte), HOLOGRAM_NOT_FOUND);
 }
 
 TEST_P(Buffers, JsonGivesTheSameBitsBack) {
@@ -135,51 +97,6 @@ TEST_P(Buffers, JsonErrorsNameThePositionAndChangeNothing) {
   EXPECT_TRUE(std::isnan(values(b)[0]));
 }
 
-TEST_P(Buffers, FillAndCopyHonourTheirLength) {
-  hologram_handle a = buffer(10'000), b = buffer(10'000);
-  ASSERT_OK(hologram_buffer_fill(exec, a, 2.5f, 7777));
-  auto v = values(a);
-  EXPECT_EQ(std::count(v.begin(), v.end(), 2.5f), 7777);
-  EXPECT_EQ(v[7777], 0);
-  ASSERT_OK(hologram_buffer_copy(exec, a, b, 3));
-  v = values(b);
-  EXPECT_EQ(std::count(v.begin(), v.end(), 2.5f), 3);
-  EXPECT_EQ(hologram_buffer_fill(exec, a, 1, 10'001), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_buffer_copy(exec, a, b, 10'001), HOLOGRAM_INVALID_ARGUMENT);
-  hologram_handle i = buffer(5, HOLOGRAM_I32);
-  ASSERT_OK(hologram_buffer_fill(exec, i, -3.9f, 5));
-  EXPECT_EQ(values<int32_t>(i), std::vector<int32_t>(5, -3));
-}
-
-TEST_P(Buffers, CanonicalBytesHaveBitZeroClear) {
-  hologram_handle b = buffer(std::vector<float>{1.1f, 2.2f, 3.3f});
-  uint8_t canonical = 9;
-  EXPECT_OK(hologram_buffer_verify_canonical(exec, b, &canonical));
-  EXPECT_EQ(canonical, 0);
-  EXPECT_OK(hologram_buffer_canonicalize_all(exec, b));
-  EXPECT_OK(hologram_buffer_verify_canonical(exec, b, &canonical));
-  EXPECT_EQ(canonical, 1);
-  EXPECT_OK(hologram_buffer_copy_from_canonical_slice(exec, b, "[1.1, 2.2, 3.3]"));
-  EXPECT_OK(hologram_buffer_verify_canonical(exec, b, &canonical));
-  EXPECT_EQ(canonical, 1);
-}
-
-TEST_P(Buffers, ResizeKeepsWhatStays) {
-  hologram_handle b = buffer(std::vector<float>{1, 2, 3});
-  ASSERT_OK(hologram_buffer_resize(exec, b, 5000));
-  auto v = values(b);
-  ASSERT_EQ(v.size(), 5000u);
-  EXPECT_EQ((std::vector<float>{v[0], v[1], v[2], v[3], v[4999]}), (std::vector<float>{1, 2, 3, 0, 0}));
-  ASSERT_OK(hologram_buffer_resize(exec, b, 2));
-  EXPECT_EQ(values(b), (std::vector<float>{1, 2}));
-  hologram_handle slice = 0;
-  ASSERT_OK(hologram_buffer_slice(exec, b, 0, 1, &slice));
-  EXPECT_EQ(hologram_buffer_resize(exec, b, 10), HOLOGRAM_BUSY);
-  EXPECT_EQ(values(b), (std::vector<float>{1, 2}));
-  ASSERT_OK(hologram_buffer_cleanup(slice));
-  EXPECT_OK(hologram_buffer_resize(exec, b, 10));
-}
-
 TEST_F(HostBuffers, ViewsOutliveHandlesInEveryOrder) {
   for (uint64_t length : {16u, 100'000u}) {
     hologram_handle b = buffer(std::vector<float>(length, 4.0f)), slice = 0;
@@ -200,30 +117,6 @@ TEST_F(HostBuffers, ViewsOutliveHandlesInEveryOrder) {
     EXPECT_OK(hologram_view_release(view));
     ASSERT_OK(hologram_new_executor(&exec));
   }
-}
-
-TEST_F(HostBuffers, WrappedMemoryIsSharedWhereItIsAligned) {
-  static int released;
-  released = 0;
-  auto count = [](void* p) { released += *static_cast<int*>(p); };
-  int one = 1;
-  alignas(8) std::byte memory[64] = {};
-  hologram_handle b = 0;
-  uint8_t copied = 9;
-  ASSERT_OK(hologram_executor_wrap(exec, HOLOGRAM_F32, memory, 16, count, &one, &copied, &b));
-  EXPECT_EQ(copied, 0);
-  ASSERT_OK(hologram_buffer_fill(exec, b, 1.5f, 16));
-  float seen = 0;
-  std::memcpy(&seen, memory + 60, 4);
-  EXPECT_EQ(seen, 1.5f);
-  EXPECT_EQ(hologram_buffer_resize(exec, b, 4), HOLOGRAM_BUSY);
-  EXPECT_OK(hologram_buffer_cleanup(b));
-  EXPECT_EQ(released, 1);
-  ASSERT_OK(hologram_executor_wrap(exec, HOLOGRAM_F32, memory + 1, 15, count, &one, &copied, &b));
-  EXPECT_EQ(copied, 1);
-  EXPECT_EQ(released, 2);
-  EXPECT_EQ(hologram_executor_wrap(exec + 1, HOLOGRAM_F32, memory, 16, count, &one, &copied, &b), HOLOGRAM_NOT_FOUND);
-  EXPECT_EQ(released, 2) << "on failure the memory stays the caller's";
 }
 
 TEST_P(Buffers, MemoryLimitRefusesAndLosesNothing) {
@@ -329,20 +222,6 @@ TEST_P(Buffers, EmptyOnesAreBuffers) {
   EXPECT_EQ(text([&](auto... x) { return hologram_buffer_to_vec(exec, b, x...); }), "[]");
   EXPECT_OK(hologram_buffer_copy_from_slice(exec, b, "[]"));
   EXPECT_OK(hologram_vector_add_f32(exec, b, b, b, 0));
-}
-
-TEST_P(Buffers, ByteCopiesNeedTheExactSize) {
-  hologram_handle b = buffer(4);
-  const float v[4] = {1, 2, 3, 4};
-  EXPECT_EQ(hologram_buffer_copy_from_bytes(exec, b, v, 15), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_buffer_copy_from_bytes(exec, b, v, 12), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_OK(hologram_buffer_copy_from_bytes(exec, b, v, 16));
-  float out[4];
-  EXPECT_EQ(hologram_buffer_to_bytes(exec, b, out, 15, nullptr), HOLOGRAM_SHORT_BUFFER);
-  hologram_statistics s{};
-  s.struct_size = sizeof s;
-  ASSERT_OK(hologram_stats(exec, &s));
-  EXPECT_EQ(s.bytes_copied_in, 16u) << "one copy";
 }
 
 }  // namespace

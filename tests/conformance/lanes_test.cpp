@@ -213,8 +213,15 @@ TEST(Lanes, Faults) {
     std::string fault = expect_same(text);
     EXPECT_EQ(fault.substr(0, name.size()), name) << fault;
   };
-  begins("ldg.u64 r0, [buf1 + 121]\n", "BufferOutOfBounds");
-  begins("ldg.u64 r0, [buf1 + 120]\n", "");
+  for (DType type : all12) {
+    const std::string t(name_of(type));
+    const int last = 128 - size_of(type);
+    for (int offset : {last, last + 1}) {
+      begins(fmt::format("ldg.{} r0, [buf1 + {}]\n", t, offset), offset == last ? "" : "BufferOutOfBounds");
+      begins(fmt::format("mov_imm.{0} r0, 1\nstg.{0} [buf1 + {1}], r0\n", t, offset), offset == last ? "" : "BufferOutOfBounds");
+    }
+  }
+  begins("ldg.u8 r0, [buf1 + 18446744073709551615]\n", "BufferOutOfBounds");
   begins("ldg.u8 r0, [buf2 + 0]\n", "InvalidBufferHandle");
   begins("ldg.u8 r0, [Φ(0, 0, 0)]\n", "InvalidBufferHandle");
   begins("mov_imm.u64 r1, 1\nldg.u8 r0, [r1 - 4]\n", "BufferOutOfBounds");
@@ -222,13 +229,36 @@ TEST(Lanes, Faults) {
   begins("mov_imm.u8 r1, 96\nmirror r0, r1\n", "InvalidClassIndex");
   begins("mov_imm.u8 r1, 5\nmov_imm.u8 r2, 48\nbound.map r0, r1, r2, r1\n", "InvalidBoundaryCoordinates");
   begins("mov_imm.u64 r1, 7\npool.free r1\n", "InvalidPoolHandle");
-  begins("pool.alloc r1, 8\nmov_imm.u64 r2, 1\npool.load.u64 r3, r1, r2\n", "PoolOutOfBounds");
+  std::string pool = "pool.alloc r1, 16\nmov_imm.u64 r2, ";
+  begins(pool + "8\npool.load.f64 r3, r1, r2\n", "");
+  begins(pool + "9\npool.load.f64 r3, r1, r2\n", "PoolOutOfBounds");
+  begins(pool + "16\nmov_imm.u8 r3, 0\npool.store.u8 r1, r2, r3\n", "PoolOutOfBounds");
+  begins(pool + "0\npool.free r1\npool.load.u8 r3, r1, r2\n", "InvalidPoolHandle");
+  begins(pool + "0\npool.free r1\npool.free r1\n", "InvalidPoolHandle");
   begins("pool.alloc r1, 9223372036854775808\n", "OutOfMemory");
   begins("again:\ncall @again\n", "CallStackOverflow");
   begins("bra @end\nmov_imm.i32 r1, 1\nend:\nret\n", "CallStackUnderflow");
   begins("seteq.u32 p0, r252, r252\nmov_imm.i32 r1, 1\nsel.i32 r0, p0, r2, r1\n", "UninitializedRegister");
   begins("seteq.u32 p0, r252, r252\nmov_imm.i32 r1, 1\nsel.i32 r0, p0, r1, r2\n", "");
   begins("seteq.u32 p0, r252, r252\nmov_imm.i32 r1, 1\nmov_imm.u8 r2, 1\nsel.i32 r0, p0, r2, r1\n", "TypeMismatch");
+}
+
+TEST(Lanes, CornersOfTheBoundaryPool) {
+  for (const auto& [place, wanted] : std::vector<std::pair<std::string, std::string>>{
+           {"Φ(0, 0, 0)", ""},
+           {"phi(95, 47, 248)", ""},
+           {"Φ(95, 47, 249)", "BufferOutOfBounds"},
+           {"Φ(96, 0, 0)", "InvalidClassIndex"},
+           {"Φ(0, 48, 0)", "InvalidBoundaryCoordinates"},
+           {"buf0 + 1179640", ""},
+           {"buf0 + 1179641", "BufferOutOfBounds"},
+           {fmt::format("buf{} + 12280", class_handle(95)), ""},
+           {fmt::format("buf{} + 12281", class_handle(0)), "BufferOutOfBounds"},
+           {fmt::format("buf{}", class_handle(0) - 1), "InvalidBufferHandle"}}) {
+    const std::string text = fmt::format("mov_imm.u64 r0, 7\nstg.u64 [{}], r0\n", place);
+    const std::string fault = expect_same(text, {}, {std::vector<uint64_t>(1)}, true);
+    EXPECT_EQ(fault.substr(0, fault.find(':')), wanted) << place;
+  }
 }
 
 TEST(Lanes, ReportUnsoundProgramsBeforeTheyRun) {
@@ -294,7 +324,7 @@ TEST(Lanes, ClassesPhasesAndPools) {
   launch.block = {2, 1, 1};
   launch.first_phase = 700;
   std::string text =
-      "cls.get r1\nmirror r2, r1\nnbr.count r3, r1\nnbr.get r4, r1, 4\nnbr.get r5, r1, 5\n"
+      "cls.get r1\nmirror r2, r1\nnbr.count r3, r1\nnbr.get r4, r1, 4\nnbr.get r5, r1, 6\n"
       "unity.test p0, 0\nmov_imm.f64 r6, 4607182418800017408\nres.accum r1, r6\nphase.adv 100\n"
       "phase.get r7\nbar.sync 3\nphase.adv 767\nphase.get r8\nmov_imm.u8 r9, 7\n"
       "bound.map r10, r1, r9, r4\nmov_imm.u64 r11, 0\nstg.u32 [r11 + r10], r3\n"

@@ -257,6 +257,8 @@ def test_resize(executor):
         getattr(held, end)()
     buffer.resize(20)
     assert buffer.to_numpy().tolist() == [*random(10).tolist(), *[0] * 10]
+    buffer.resize(2)
+    assert buffer.to_numpy().tolist() == random(2).tolist()
     with pytest.raises(ValueError):
         buffer.resize(-1)
 
@@ -552,6 +554,8 @@ def test_tensors(executor):
         (t.select(1, 2), m[:, 2]),
         (t.narrow(2, 1, 2), m[:, :, 1:3]),
         (t.slice(2, 0, 4, 2), m[:, :, ::2]),
+        (t.slice(2, -1, -1, 3), m[:, :, ::3]),
+        (t.slice(2, 1, 3, -1), m[:, :, 1:3]),
         (t.reshape((4, -1)), m.reshape(4, 6)),
         (t.select(0, 1).transpose(), m[1].T),
         (t.view_1d(), x),
@@ -562,13 +566,29 @@ def test_tensors(executor):
     assert not t.T.is_contiguous()
     product = t.select(0, 1).matmul(t.select(0, 1).transpose())
     np.testing.assert_array_equal(product.numpy(copy=True), m[1] @ m[1].T)
-    assert t.select(0, 0).select(0, 0).broadcast_to((3, 4)).shape == (3, 4)
+    strided, narrow = t.slice(2, 0, 4, 3).select(0, 1), t.select(0, 0).narrow(1, 1, 2)
+    np.testing.assert_array_equal(strided.matmul(narrow.T).numpy(copy=True), m[1, :, ::3] @ m[0, :, 1:3].T)
+    np.testing.assert_array_equal(t.select(0, 0).select(0, 1).broadcast_to((3, 4)).numpy(copy=True), np.broadcast_to(m[0, 1], (3, 4)))
+    with pytest.raises(ValueError):
+        strided.T.matmul(narrow.T)
+    with pytest.raises(ValueError):
+        t.T.view_1d()
     with pytest.raises(ValueError):
         t.reshape((5, 5))
     with pytest.raises(ValueError):
         hologram.Tensor(executor.allocate(3), (2, 2))
     with pytest.raises(ValueError, match="-1|go into"):
         t.reshape((7, -1))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "int64"])
+def test_copies_of_views(executor, dtype):
+    orders = [((2, 3, 4, 5, 6), o) for o in ((4, 3, 2, 1, 0), (0, 2, 1, 3, 4), (3, 4, 0, 1, 2), (1, 0, 3, 2, 4), (2, 0, 4, 1, 3))]
+    orders += [((3, *s), o) for s in ((1, 40), (15, 17), (16, 16), (33, 64), (500, 101)) for o in ((0, 2, 1), (2, 1, 0), (2, 0, 1))]
+    for shape, order in orders:
+        x = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+        view = hologram.Tensor(executor.from_numpy(x.ravel()), shape).permute(order)
+        np.testing.assert_array_equal(view.contiguous().numpy(copy=True), x.transpose(order))
 
 
 def test_arrays_of_tensors_share_memory(host):

@@ -82,6 +82,10 @@ def test_transforms():
     ("call", "message"),
     [
         (lambda: sigmatics.belt_address(0, 256), "Byte 256 out of range [0..255]"),
+        (lambda: sigmatics.belt_address(48, 0), "Page index 48 out of range [0..47]"),
+        (lambda: sigmatics.belt_place(12288), "Address 12288 out of range [0..12287]"),
+        (lambda: sigmatics.class_of_byte(256), "Byte 256 out of range [0..255]"),
+        (lambda: sigmatics.complement(96), "Class index 96 out of range [0..95]"),
         (lambda: sigmatics.belt_place(-1), "Address -1 out of range [0..12287]"),
         (lambda: sigmatics.canonical_byte(-1), "Class index -1 out of range [0..95]"),
         (lambda: sigmatics.transform(96, d=1), "Class index 96 out of range [0..95]"),
@@ -102,7 +106,8 @@ def test_belt_addresses():
 
 
 def test_vectors_take_neighbouring_classes():
-    assert sigmatics.classes_for(10_000) == range(4) and sigmatics.classes_for(3073, 5) == range(5, 7)
+    for values, first, count in ((1, 0, 1), (3072, 0, 1), (3073, 5, 2), (10_000, 0, 4), (100_000, 0, 33), (294_912, 0, 96)):
+        assert sigmatics.classes_for(values, first) == range(first, first + count)
     with pytest.raises(ValueError, match="InsufficientClasses: 294913 values need 97 classes; 96 from class 0 on"):
         sigmatics.classes_for(294_913)
 

@@ -1,4 +1,4 @@
-// tests/sigmatics/circuit_test.cpp: circuits: parser, rewriting, and what they do to memory.
+// tests/sigmatics/circuit_test.cpp: properties of circuits and what they do to memory; known ones are in tests/data/sigmatics.json
 #include "sigmatics/circuit.h"
 
 #include <gtest/gtest.h>
@@ -13,18 +13,7 @@
 namespace hologram::sigmatics {
 namespace {
 
-std::string mistake(std::string_view text) {
-  try {
-    parse_circuit(text);
-    return "";
-  } catch (const SyntaxError& e) {
-    return fmt::format("{} @{}", e.what(), e.position());
-  }
-}
-
 Canonical canonical(std::string_view text, Rules rules = Rules::gates) { return canonicalize(parse_circuit(text), rules); }
-
-std::string text_of(std::string_view text) { return print(parse_circuit(text)); }
 
 constexpr const char* gate_texts[] = {"mark@c00", "mark@c21", "mark@c42", "mark@c07", "copy@c05->c06"};
 
@@ -119,108 +108,10 @@ TEST(Rewriting, LongWordsKeepTheirMatrix) {
   }
 }
 
-TEST(Rewriting, Counts) {
-  struct Row {
-    const char* text;
-    size_t before, after;
-    double percent;
-    std::vector<std::string> rules;
-    const char* canonical;
-  };
-  const Row rows[] = {
-      {"mark@c21", 1, 1, 0, {}, "mark@c21"},
-      {"copy@c05->c06 . mark@c21 . copy@c05->c06 . mark@c21", 4, 1, 75, {"H² = I"}, "mark@c00"},
-      {"copy@c05->c06 . mark@c21 . mark@c21 . copy@c05->c06 . mark@c21", 5, 1, 80, {"HXH = Z"}, "mark@c42"},
-      {"mark@c21 . mark@c21", 2, 1, 50, {"X² = I"}, "mark@c00"},
-      {"mark@c42 . mark@c42", 2, 1, 50, {"Z² = I"}, "mark@c00"},
-      {"mark@c07 . mark@c07", 2, 1, 50, {"S² = Z"}, "mark@c42"},
-      {"mark@c07 . mark@c07 . mark@c07 . mark@c07", 4, 1, 75, {"S² = Z", "S² = Z", "Z² = I"}, "mark@c00"},
-      {"mark@c00 . mark@c00", 2, 1, 50, {"I.I = I"}, "mark@c00"},
-      {"(mark@c21 . mark@c21) . mark@c21", 3, 1, 66.6667, {"X² = I", "I.G = G"}, "mark@c21"},
-      {"copy@c05->c06 . mark@c21 . copy@c05->c06 . mark@c21 || mark@c21 . mark@c21",
-       6,
-       2,
-       66.6667,
-       {"H² = I", "X² = I"},
-       "mark@c00 || mark@c00"},
-      {"(mark@c00 . mark@c01)", 2, 2, 0, {}, "mark@c00 . mark@c01"},
-      {"mark@c21 . mark@c21 || mark@c21 . mark@c21", 4, 2, 50, {"X² = I", "X² = I"}, "mark@c00 || mark@c00"},
-  };
-  for (const Row& r : rows) {
-    Canonical c = canonical(r.text);
-    EXPECT_EQ(c.original_ops, r.before) << r.text;
-    EXPECT_EQ(c.canonical_ops, r.after) << r.text;
-    EXPECT_DOUBLE_EQ(c.reduction_pct, r.percent) << r.text;
-    EXPECT_EQ(c.applied_rules, r.rules) << r.text;
-    EXPECT_EQ(print(c.circuit), r.canonical);
-  }
-}
-
-TEST(Rewriting, RulesFireOnlyOnTheGatesThemselves) {
-  for (const char* text : {
-           "copy@c05->c07 . mark@c21 . copy@c05->c08 . mark@c21",  // other destinations
-           "copy@c05->c09 . mark@c21 . copy@c05->c09 . mark@c21",
-           "mark@c21^+1 . mark@c21",      // class 22
-           "R+1@ (mark@c21 . mark@c21)",  // class 45
-           "mark@c21@3 . mark@c21",       // a page
-           "mark@c21 . (mark@c21 || mark@c21)",
-           "mark@c[21..22] . mark@c21",
-       })
-    EXPECT_TRUE(canonical(text).applied_rules.empty()) << text;
-  EXPECT_EQ(canonical("mark@c20^+1 . mark@c21").applied_rules, std::vector<std::string>{"X² = I"}) << "transforms come first";
-}
-
-TEST(Rewriting, GroupsAreRewrittenInside) {
-  Canonical c = canonical("mark@c01 . (mark@c21 . mark@c21 || mark@c07 . mark@c07) . mark@c02");
-  EXPECT_EQ(print(c.circuit), "mark@c01 . (mark@c00 || mark@c42) . mark@c02");
-  EXPECT_EQ(c.original_ops, 6u);
-  EXPECT_EQ(c.canonical_ops, 4u);
-}
-
 TEST(Rewriting, RefusesHugeCircuits) {
   std::string text = "mark@c01";
   for (size_t k = 0; k < max_operations; ++k) text += " . mark@c01";
   EXPECT_THROW(canonical(text), Error);
-}
-
-TEST(Parser, PutsTransformsToTheLeaves) {
-  EXPECT_EQ(text_of("R+1@ (mark@c00 . mark@c05)"), "mark@c24 . mark@c29");
-  EXPECT_EQ(text_of("R1@ mark@c0"), "mark@c24") << "the sign may be left out";
-  EXPECT_EQ(text_of("R-1T2~@mark@c8^1~"), "mark@c83");
-  EXPECT_EQ(text_of("~@ copy@c8@3->c9^2"), "copy@c16@3->c19");
-  EXPECT_EQ(text_of("((mark@c0 || mark@c1)) || mark@c2"), "mark@c00 || mark@c01 || mark@c02");
-  EXPECT_EQ(text_of("swap@c1<->c2 . split@c3[c4,c5] . merge@c[7..9]"), "swap@c01<->c02 . split@c03[c04,c05] . merge@c[7..9]");
-}
-
-TEST(Parser, RangesKeepEveryClass) {
-  Call c = calls_of(parse_circuit("~@ mark@c[5..10]^+3"))[0];
-  EXPECT_EQ(c.range, (std::vector<uint8_t>{0, 1, 2, 19, 20, 21}));
-  EXPECT_EQ(print(c), "mark@c[0..2] . mark@c[19..21]");
-  EXPECT_EQ(text_of("R+1@ mark@c[80..95]"), "mark@c[8..23]");
-  EXPECT_EQ(text_of("R+1@ merge@c[70..73]"), "merge@c[94..95] . merge@c[0..1]");
-  EXPECT_EQ(text_of("~@ merge@c[15..16]"), "merge@c23[c23,c23] . merge@c08[c08,c08]");
-}
-
-TEST(Parser, NamesWhatIsWrongAndWhere) {
-  EXPECT_EQ(mistake(""), "UnexpectedEof expected GENERATOR at position 0 @0");
-  EXPECT_EQ(mistake("copy@c05 . mark@c21"), "UnexpectedToken expected -> but got . at position 9 @9");
-  EXPECT_EQ(mistake("D+1@ mark@c0").substr(0, 18), "InvalidGenerator D");
-  EXPECT_EQ(mistake("foo@c0"), "InvalidGenerator foo at position 0: unexpected 'foo' @0");
-  EXPECT_EQ(mistake("mark@c96"), "InvalidClassIndex 96 out of range [0..95] at position 5 @5");
-  EXPECT_EQ(mistake("mark@c[3..96]"), "InvalidClassIndex 96 out of range [0..95] at position 10 @10");
-  EXPECT_EQ(mistake("mark@c1@48"), "InvalidPage 48 out of range [0..47] at position 8 @8");
-  EXPECT_EQ(mistake("mark@c[9..5]"), "InvalidRange 9..5 at position 5: expected first < last @5");
-  EXPECT_EQ(mistake("mark@c[5..5]"), "InvalidRange 5..5 at position 5: expected first < last @5");
-  EXPECT_EQ(mistake("mark@c1 mark@c2"), "UnexpectedToken expected EOF but got GENERATOR at position 8 @8");
-  EXPECT_EQ(mistake("mark@c1 | mark@c2"), "Lexer error at position 8: unexpected '|' @8");
-  EXPECT_EQ(mistake("mark@c1 $"), "Lexer error at position 8: unexpected '$' @8");
-  EXPECT_EQ(mistake("mark@c1 . R+1@mark@c2"), "UnexpectedToken expected GENERATOR but got R at position 10 @10");
-  EXPECT_EQ(mistake("mark@c1->c2").substr(0, 21), "InvalidTarget of mark");
-  EXPECT_EQ(mistake("copy@c1<->c2").substr(0, 21), "InvalidTarget of copy");
-  EXPECT_NE(mistake("copy@c[1..4]").find("copy@c05->c06"), std::string::npos);
-  EXPECT_NE(mistake("split@c[1..4]").find("split takes no range"), std::string::npos);
-  EXPECT_EQ(mistake("merge@c1"), "UnexpectedEof expected [ at position 8 @8");
-  EXPECT_EQ(mistake("R+99999999999999999999@mark@c1").substr(0, 13), "InvalidNumber");
 }
 
 // A circuit made of random text that the printer writes.

@@ -4,24 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 
-#include "base/error.h"
-
 namespace hologram::sigmatics {
 namespace {
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-    return "";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
-    return e.what();
-  }
-}
 
 std::vector<Transform> group() {
   std::vector<Transform> out;
@@ -64,58 +51,6 @@ TEST(Classes, BytesFallIntoNinetySixClasses) {
     for (int b : all) EXPECT_EQ(class_of_byte(b), c);
   }
   EXPECT_EQ(how_many, (std::map<int, int>{{2, 64}, {4, 32}}));
-}
-
-TEST(Classes, CanonicalBytes) {
-  EXPECT_EQ(canonical_byte(5), 0x0A);
-  EXPECT_EQ(canonical_byte(13), 0x1A);
-  EXPECT_EQ(canonical_byte(21), 0x2A);
-  EXPECT_EQ(canonical_byte(42), 0x64);
-  EXPECT_EQ(canonical_byte(95), 0xEE);
-  for (int c = 0; c < num_classes; ++c) EXPECT_EQ(class_of_byte(canonical_byte(c)), c);
-  for (int b = 0; b < 256; ++b) {
-    int once = canonical_byte(class_of_byte(b));
-    EXPECT_EQ(canonical_byte(class_of_byte(once)), once);
-    EXPECT_TRUE(equivalent(b, once));
-    for (int x = 0; x < 256; ++x) EXPECT_EQ(equivalent(b, x), class_of_byte(b) == class_of_byte(x));
-  }
-}
-
-TEST(Classes, BeltAddresses) {
-  for (int page = 0; page < num_pages; ++page)
-    for (int byte = 0; byte < 256; ++byte) {
-      int a = belt_address(page, byte);
-      EXPECT_EQ(a, 256 * page + byte);
-      EXPECT_EQ(belt_place(a), (BeltPlace{page, byte}));
-    }
-  EXPECT_EQ(belt_address(17, 46), 4398);
-  EXPECT_EQ(belt_address(47, 255), 12287);
-}
-
-TEST(Classes, RangesAreChecked) {
-  EXPECT_EQ(message_of([] { belt_address(0, 256); }), "Byte 256 out of range [0..255]");
-  EXPECT_EQ(message_of([] { belt_address(48, 0); }), "Page index 48 out of range [0..47]");
-  EXPECT_EQ(message_of([] { belt_place(-1); }), "Address -1 out of range [0..12287]");
-  EXPECT_EQ(message_of([] { belt_place(12288); }), "Address 12288 out of range [0..12287]");
-  EXPECT_EQ(message_of([] { canonical_byte(-1); }), "Class index -1 out of range [0..95]");
-  EXPECT_EQ(message_of([] { parts_of(96); }), "Class index 96 out of range [0..95]");
-  EXPECT_EQ(message_of([] { turn(1)(96); }), "Class index 96 out of range [0..95]");
-  EXPECT_EQ(message_of([] { class_of_byte(256); }), "Byte 256 out of range [0..255]");
-  EXPECT_EQ(message_of([] { complement(96); }), "Class index 96 out of range [0..95]");
-  EXPECT_NE(message_of([] { class_index({0, 3, 0}); }), "");
-}
-
-TEST(Classes, RunsHoldVectors) {
-  EXPECT_EQ(classes_for(1), (ClassRun{0, 1}));
-  EXPECT_EQ(classes_for(3072), (ClassRun{0, 1}));
-  EXPECT_EQ(classes_for(3073, 5), (ClassRun{5, 2}));
-  EXPECT_EQ(classes_for(10000), (ClassRun{0, 4}));
-  EXPECT_EQ(classes_for(100000), (ClassRun{0, 33}));
-  EXPECT_EQ(classes_for(294912), (ClassRun{0, 96}));
-  EXPECT_EQ(message_of([] { classes_for(0); }).substr(0, 15), "InvalidLength 0");
-  EXPECT_EQ(message_of([] { classes_for(294913); }), "InsufficientClasses: 294913 values need 97 classes; 96 from class 0 on");
-  EXPECT_NE(message_of([] { classes_for(INT64_MAX, 95); }), "");
-  EXPECT_EQ(message_of([] { classes_for(1, 96); }), "Class index 96 out of range [0..95]");
 }
 
 TEST(Transforms, OrdersAndCommutation) {

@@ -1,4 +1,4 @@
-// tests/sigmatics/expression_test.cpp: lexer, parser and meanings of expressions.
+// tests/sigmatics/expression_test.cpp: properties of expressions; what known ones mean is in tests/data/sigmatics.json
 #include "sigmatics/expression.h"
 
 #include <gtest/gtest.h>
@@ -12,19 +12,6 @@ namespace {
 using Kind = Expression::Kind;
 using Bytes = std::vector<int>;
 using Words = std::vector<std::string>;
-
-Bytes bytes(std::string_view text) { return evaluate_literal(parse_expression(text)).bytes; }
-Words words_of(std::string_view text) { return words(parse_expression(text)); }
-
-// "message @position" of the mistake in a text.
-std::string mistake(std::string_view text) {
-  try {
-    parse_expression(text);
-    return "";
-  } catch (const SyntaxError& e) {
-    return fmt::format("{} @{}", e.what(), e.position());
-  }
-}
 
 class Random {
  public:
@@ -62,57 +49,6 @@ class Random {
   std::mt19937 engine_;
 };
 
-TEST(Lexer, TokensWithPositions) {
-  auto tokens = tokenize("R+1@ (copy@c05 . evaluate@c21)");
-  std::string all;
-  for (const Token& t : tokens) all += fmt::format("{} '{}' {} {}; ", name_of(t.kind), t.text, t.position, t.length);
-  EXPECT_EQ(all,
-            "ROTATE 'R' 0 1; PLUS '+' 1 1; NUMBER '1' 2 1; AT '@' 3 1; LPAREN '(' 5 1; "
-            "GENERATOR 'copy' 6 4; AT '@' 10 1; CLASS 'c05' 11 3; DOT '.' 15 1; "
-            "GENERATOR 'evaluate' 17 8; AT '@' 25 1; CLASS 'c21' 26 3; RPAREN ')' 29 1; "
-            "EOF '' 30 0; ");
-}
-
-TEST(Lexer, BlanksCommentsAndCharacters) {
-  auto only = [](std::string_view text) {
-    auto tokens = tokenize(text);
-    return tokens.size() == 1 ? tokens[0].position : size_t{999};
-  };
-  EXPECT_EQ(only(""), 0u);
-  EXPECT_EQ(only(" \t\r\n"), 4u);
-  EXPECT_EQ(only("  // comment \n\t // another"), 26u);
-  EXPECT_EQ(only("// ρτμ"), 6u) << "positions count characters, not bytes";
-  EXPECT_EQ(mistake("// é\n§"), "Lexer error at position 5: unexpected '§' @5");
-}
-
-TEST(Parser, NamesWhatIsWrongAndWhere) {
-  EXPECT_EQ(mistake(""), "Expected GENERATOR but got EOF at position 0 @0");
-  EXPECT_EQ(mistake("mark"), "Expected AT but got EOF at position 4 @4");
-  EXPECT_EQ(mistake("mark@c96"), "Class index 96 out of range [0..95] at position 5 @5");
-  EXPECT_EQ(mistake("mark@c99999999999999999999"), "Class index 99999999999999999999 out of range [0..95] at position 5 @5");
-  EXPECT_EQ(mistake("mark@c00@48"), "Page index 48 out of range [0..47] at position 9 @9");
-  EXPECT_EQ(mistake("mark@c1^3"), "Expected + or - at position 8 @8");
-  EXPECT_EQ(mistake("mark@c1^R1"), "Lexer error at position 8: unexpected 'R1' @8");
-  EXPECT_EQ(mistake("mark@c1~~"), "Expected EOF but got TILDE at position 8 @8");
-  EXPECT_EQ(mistake("mark@c1@3~"), "Expected EOF but got TILDE at position 9 @9");
-  EXPECT_EQ(mistake("mark@c1@-1"), "Expected NUMBER but got MINUS at position 8 @8");
-  EXPECT_EQ(mistake("mark@c-1"), "Lexer error at position 5: unexpected 'c' @5");
-  EXPECT_EQ(mistake("T+1 R+1@mark@c0"), "Expected AT but got ROTATE at position 4 @4");
-  EXPECT_EQ(mistake("R+ @ mark@c00"), "Expected NUMBER but got AT at position 3 @3");
-  EXPECT_EQ(mistake("M@mark@c13"), "Lexer error at position 0: unexpected 'M' @0");
-  EXPECT_EQ(mistake("c42a"), "Lexer error at position 3: unexpected 'a' @3");
-  EXPECT_EQ(mistake("mark@c0 /* c */"), "Lexer error at position 8: unexpected '/' @8");
-  EXPECT_EQ(mistake("mark@c0 | mark@c1"), "Lexer error at position 8: unexpected '|' @8");
-  EXPECT_EQ(mistake("()"), "Expected GENERATOR but got RPAREN at position 1 @1");
-  EXPECT_EQ(mistake("(mark@c01"), "Expected RPAREN but got EOF at position 9 @9");
-  EXPECT_EQ(mistake("~@"), "Expected GENERATOR but got EOF at position 2 @2");
-  EXPECT_EQ(mistake("mark@c[0..3]"), "Lexer error at position 5: unexpected 'c' @5");
-  EXPECT_EQ(mistake("copy@c05->c06"), "Lexer error at position 9: unexpected '>' @9");
-  EXPECT_EQ(mistake("mark@c1^R+1T+1"), "Expected EOF but got TWIST at position 11 @11");
-  EXPECT_EQ(mistake("R+9007199254740992@mark@c0"), "Number 9007199254740992 out of range [0..9007199254740991] at position 2 @2");
-  EXPECT_EQ(mistake(std::string(600, '(') + "mark@c0"), "Nested deeper than 256 at position 512 @512");
-}
-
 TEST(Parser, AcceptsWhatItPrintsHoweverDeep) {
   auto repeated = [](std::string_view unit, int count) {
     std::string s;
@@ -129,60 +65,12 @@ TEST(Parser, AcceptsWhatItPrintsHoweverDeep) {
   EXPECT_EQ(parse_expression(std::string(300, '(') + "mark@c0" + std::string(300, ')')), parse_expression("mark@c0"));
 }
 
-TEST(Parser, PrefixesTakeEverythingAfterThem) {
-  EXPECT_EQ(parse_expression("mark@c1 . R+1@mark@c2 || mark@c3"), parse_expression("mark@c1 . (R+1@(mark@c2 || mark@c3))"));
-  EXPECT_EQ(parse_expression("R+1@mark@c0 || mark@c1"), parse_expression("R+1@(mark@c0 || mark@c1)"));
-  EXPECT_FALSE(parse_expression("(R+1@mark@c0) || mark@c1") == parse_expression("R+1@mark@c0 || mark@c1"));
-  EXPECT_EQ(parse_expression("mark@c5^+2"), parse_expression("mark@c5^T+2"));
-}
-
 TEST(Parser, ReadsWhatThePrinterWrites) {
   Random random(7);
   for (int k = 0; k < 2000; ++k) {
     Expression e = random.expression(4);
     EXPECT_EQ(parse_expression(print(e)), e) << print(e);
   }
-}
-
-TEST(Literal, Values) {
-  EXPECT_EQ(bytes("mark@c21"), Bytes{0x2A});
-  EXPECT_EQ(bytes("R+1@ (copy@c05 . evaluate@c21)"), (Bytes{0x4A, 0x6A}));
-  EXPECT_EQ(bytes("T+4@mark@c00"), Bytes{0x08});
-  EXPECT_EQ(bytes("mark@c13^D+1~"), Bytes{26});
-  EXPECT_EQ(bytes("R+1 T+2 ~@ mark@c05"), Bytes{78});
-  EXPECT_EQ(bytes("R-5@mark@c1"), Bytes{194});
-  EXPECT_EQ(bytes("R-1 T+5 ~@ ( (copy@c05 . evaluate@c21^+1~@2) || (swap@c72 . mark@c00) )"), (Bytes{196, 230, 138, 202}));
-  Literal paged = evaluate_literal(parse_expression("mark@c42^+3~@17 . mark@c0 . mark@c95@47"));
-  EXPECT_EQ(paged.bytes, (Bytes{0x5A, 0, 0xEE}));
-  EXPECT_EQ(paged.classes, (Bytes{37, 0, 95}));
-  EXPECT_EQ(*paged.addresses, (std::vector<int>{4442, 12270}));
-  EXPECT_FALSE(evaluate_literal(parse_expression("mark@c1")).addresses.has_value());
-}
-
-TEST(Literal, NestedPrefixesCompose) {
-  EXPECT_EQ(bytes("R+1@(R+1@(R+1@mark@c13))"), Bytes{218});
-  EXPECT_EQ(bytes("D+1@(~@mark@c13)"), Bytes{10}) << "the inner prefix acts first";
-  EXPECT_EQ(bytes("~@(D+1@mark@c13)"), bytes("D+1 ~@mark@c13"));
-  EXPECT_EQ(bytes("~@(~@mark@c13)"), bytes("mark@c13"));
-}
-
-TEST(Words, Values) {
-  EXPECT_EQ(words_of("mark@c1"), Words{"mark"});
-  EXPECT_EQ(words_of("copy@c21"), Words{"copy[d=2]"});
-  EXPECT_EQ(words_of("split@c20"), Words{"split[ℓ=4]"});
-  EXPECT_EQ(words_of("evaluate@c21"), (Words{"phase[h₂=0]", "evaluate"}));
-  EXPECT_EQ(words_of("split@c1 . (merge@c9 . quote@c17) . evaluate@c25"),
-            (Words{"phase[h₂=1]", "evaluate", "quote[ℓ=1]", "merge[d=1]", "split[ℓ=1]"}));
-  EXPECT_EQ(words_of("swap@c5 || swap@c6 || (mark@c1 || mark@c2)"),
-            (Words{"⊗_begin", "swap", "⊗_sep", "swap", "⊗_sep", "⊗_begin", "mark", "⊗_sep", "mark", "⊗_end", "⊗_end"}));
-  EXPECT_EQ(words_of("R+2 D+3 T-9 ~@mark@c0"), (Words{"→ρ[2]", "→δ[0]", "→τ[-9]", "→μ", "mark", "←ρ[2]", "←δ[0]", "←τ[-9]", "←μ"}));
-}
-
-TEST(Words, NestedPrefixesStateSumsWhereTheyHold) {
-  EXPECT_EQ(words_of("R+1@(T+1@mark@c0)"), (Words{"→ρ[1]", "→ρ[1]", "→τ[1]", "mark", "←ρ[1]", "←τ[1]", "←ρ[1]"}));
-  EXPECT_EQ(words_of("~@(~@mark@c13)"), (Words{"→μ", "mark", "←μ"}));
-  EXPECT_EQ(words_of("R+1@(R+1@(R+1@mark@c13))"), (Words{"→ρ[1]", "→ρ[1]", "→ρ[1]", "mark", "←ρ[1]", "←ρ[1]", "←ρ[1]"}));
-  EXPECT_EQ(words_of("D+1@(~@mark@c13)"), (Words{"→δ[1]", "→μ", "mark", "←μ", "←δ[1]"}));
 }
 
 // Carries exact words out one by one: a stack of nothing, only the transform in force.
