@@ -9,18 +9,6 @@
 
 namespace hologram::test {
 
-std::vector<std::pair<std::string, atlas::Program>> corpus() {
-  std::vector<std::pair<std::string, atlas::Program>> all;
-  for (const auto& f : std::filesystem::directory_iterator(source_file("tests/conformance/corpus"))) {
-    std::ifstream in(f.path());
-    std::string line, text;
-    while (std::getline(in, line))
-      if (line.empty() || line[0] != '#') text += line + "\n";
-    all.emplace_back(f.path().stem().string(), atlas::assemble(text));
-  }
-  return all;
-}
-
 atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns, const std::string& rows, bool reproducible,
                              int precision) {
   return atlas::assemble(fmt::format(R"(atlas block 1
@@ -83,6 +71,31 @@ void expect_byte_product(Runtime& runtime, const char* left, const char* right, 
                            std::as_writable_bytes(std::span(out))};
   run_program(runtime, byte_product(left, right), buffers, sizes);
   EXPECT_EQ(wrong_places(out, wanted, m, n), "");
+}
+
+void expect_interpreters(Runtime& runtime, const atlas::Program& program, const std::vector<int64_t>& sizes, int64_t maps,
+                         int64_t launches) {
+  std::vector<std::vector<std::byte>> data;
+  for (const atlas::Buffer& b : program.buffers) {
+    const bool single = b.dtype == DType::f32, large = data.empty() && single;
+    const int64_t count = b.extent.eval(sizes), range = large ? 401 : 9;
+    data.emplace_back(static_cast<size_t>(count * size_of(b.dtype)), std::byte{0xff});
+    for (int64_t e = 0; e < count && b.access == atlas::Access::read; ++e) {
+      const auto number = static_cast<float>((611 * e + 37 * (e / 97)) % range - range / 2);
+      const uint64_t bits = is_float(b.dtype) ? ir::bits_of(b.dtype, static_cast<double>(number / 4)) : ir::bits_of_integer(b.dtype, static_cast<int64_t>(number));
+      std::memcpy(&data.back()[static_cast<size_t>(e * size_of(b.dtype))], &bits, static_cast<size_t>(size_of(b.dtype)));
+    }
+  }
+  static const auto interpreter = std::make_shared<Runtime>("interp");
+  auto wanted = data;
+  run_program(*interpreter, program, std::vector<Bytes>(wanted.begin(), wanted.end()), sizes);
+  const Counted counted_maps("maps"), counted_launches("launches");
+  run_program(runtime, program, std::vector<Bytes>(data.begin(), data.end()), sizes);
+  counted_maps.expect(maps);
+  counted_launches.expect(launches);
+  for (size_t b = 0; b < data.size(); ++b)
+    expect_elements(program.buffers[b].dtype, reinterpret_cast<const char*>(data[b].data()), reinterpret_cast<const char*>(wanted[b].data()),
+                    data[b].size(), 0, b);
 }
 
 atlas::Program attention(const char* type, const std::string& queries, int depth, bool causal) {
@@ -150,6 +163,13 @@ void expect_registers(const std::string& words, int most) {
   for (size_t at = 0; (at = words.find(" bytes spill", at)) != words.npos; ++at) EXPECT_EQ(words.substr(at - 3, 3), ", 0") << words;
   EXPECT_GT(most_registers(words), 0) << words;
   EXPECT_LE(most_registers(words), most) << words;
+}
+
+void expect_assembles(const std::string& ptx, int most, const char* gpu) {
+  if (ptxas().empty()) return;
+  const std::string words = assembled(ptx, gpu);
+  EXPECT_EQ(words.find("C75"), words.npos) << words;
+  expect_registers(words, most);
 }
 
 }  // namespace hologram::test

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "emulator/fake_driver.h"
 #include "runtime/run_program.h"
+#include "support/corpus.h"
 #include "support/differential.h"
 #include "support/paths.h"
 
@@ -207,9 +208,6 @@ class CudaCubins : public CudaBackend {
   std::map<std::string, std::optional<std::string>> before_;
 };
 
-/// The programs of tests/conformance/corpus by their names.
-std::vector<std::pair<std::string, atlas::Program>> corpus();
-
 /// rows x depth times depth x columns of floats, stored by rows or by columns; sums in f32. `rows`:
 /// how many there are known to be, or s0.
 atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns, const std::string& rows = "s0",
@@ -220,6 +218,11 @@ atlas::Program byte_product(const char* left, const char* right);
 
 /// Whether that of drawn bytes is right, modulo 2^32. `sizes`: rows, depth, columns.
 void expect_byte_product(Runtime& runtime, const char* left, const char* right, const std::array<int64_t, 3>& sizes);
+
+/// Runs a program on drawn multiples of 1/4, small but for a first buffer of f32, whose products and
+/// sums are exact in any order: expects the interpreter's bits, and so many tensor maps and launches.
+void expect_interpreters(Runtime& runtime, const atlas::Program& program, const std::vector<int64_t>& sizes, int64_t maps,
+                         int64_t launches);
 
 /// One head: queries x depth, s0 keys x depth, s0 keys x depth. `queries`: how many, or s1.
 atlas::Program attention(const char* type, const std::string& queries, int depth, bool causal = false);
@@ -232,5 +235,8 @@ std::string assembled(const std::string& ptx, const char* gpu);
 
 /// By the assembler's words, nothing was spilled and no kernel has more registers a thread.
 void expect_registers(const std::string& words, int most);
+
+/// The same of what a real assembler, if there is one, makes of it; nor does a product wait for its registers (C75xx).
+void expect_assembles(const std::string& ptx, int most, const char* gpu = "sm_90a");
 
 }  // namespace hologram::test

@@ -7,7 +7,8 @@ namespace {
 // Programs that this backend renders: the PTX of each is free of what rounds otherwise, and
 // assembles.
 std::vector<std::pair<std::string, atlas::Program>> rendered() {
-  std::vector<std::pair<std::string, atlas::Program>> all = corpus();
+  const std::map<std::string, atlas::Program> programs = corpus();
+  std::vector<std::pair<std::string, atlas::Program>> all(programs.begin(), programs.end());
   for (DType t : {DType::f32, DType::f64, DType::i32, DType::i64})
     for (Op op : {Op::add, Op::mul, Op::div, Op::max})
       all.emplace_back(std::string(name_of(t)) + "_" + std::string(ir::name_of(op)), elementwise(op, t, 2, t));

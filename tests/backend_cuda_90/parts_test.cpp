@@ -97,53 +97,6 @@ TEST_F(CudaWidePartsDevice, MendSumsOfAllParts) {
   }
 }
 
-// |x * y + bias| of two batches, each a tile.
-const char* const cut_batches = R"(atlas block 1
-symbols 3
-buffer b0 bf16 read [2*s0*s1]
-buffer b1 bf16 read [2*s1*s2]
-buffer b2 f32 read [s2]
-buffer b3 f32 write [2*s0*s2]
-product batch 1 operand bf16 acc f32 precision 0
-axis i0 parallel [2]
-axis i1 parallel [s0]
-axis i2 parallel [s2]
-axis i3 row [s1]
-lhs
-  %0 = load.bf16 b0[i3 + s1*i1 + s0*s1*i0]
-rhs
-  %0 = load.bf16 b1[i3 + s1*i2 + s1*s2*i0]
-epilogue
-  %0 = accumulator.f32 a0
-  %1 = load.f32 b2[i2]
-  %2 = add.f32 %0, %1
-  %3 = abs.f32 %2
-  store.f32 b3[i2 + s2*i1 + s0*s2*i0], %3
-)";
-
-TEST_F(CudaWidePartsDevice, RunEpiloguesOfBatchesOnce) {
-  constexpr int64_t m = 125, depth = 1024, n = 251;
-  std::vector<uint16_t> x(2 * m * depth), y(2 * n * depth);
-  std::vector<float> bias(n), out(2 * m * n, -1);
-  auto value = [](size_t e, size_t factor) { return static_cast<float>(factor * e % 9) - 4; };
-  auto bits = [](float v) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16); };
-  for (size_t e = 0; e < x.size(); ++e) x[e] = bits(value(e, 7));
-  for (size_t e = 0; e < y.size(); ++e) y[e] = bits(value(e, 5));
-  for (size_t e = 0; e < bias.size(); ++e) bias[e] = static_cast<float>(e) / 2;
-  auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
-  const Bytes buffers[] = {bytes(x), bytes(y), bytes(bias), bytes(out)};
-  const Counted launches("launches");
-  run_program(runtime(), atlas::assemble(cut_batches), buffers, std::array{m, depth, n});
-  launches.expect(2);
-  for (int64_t row = 0; row < 2 * m; ++row)
-    for (int64_t j = 0; j < n; ++j) {
-      float sum = bias[static_cast<size_t>(j)];
-      for (int64_t k = 0; k < depth; ++k)
-        sum += value(static_cast<size_t>(row * depth + k), 7) * value(static_cast<size_t>((row / m * n + j) * depth + k), 5);
-      ASSERT_EQ(out[static_cast<size_t>(row * n + j)], std::fabs(sum)) << row << " " << j;
-    }
-}
-
 // Of an H100, which has 132 multiprocessors.
 TEST_F(CudaWideParts, FillTheDevice) {
   const cuda::WideFacts single = *cuda::compile(float_product("f32", false, true), 90).facts.wide;
@@ -186,13 +139,6 @@ TEST_F(CudaWideParts, AreMergedByAKernelOfTheModule) {
   check_merge(sized(1152, 4096, 2048), true, false);  // 72 tiles, which are 144 of the other
   check_merge(sized(1152, 4096, 2304), false, false);
   check_merge(sized(1024, 1016, 1024), false, true);
-}
-
-TEST_F(CudaWideParts, AssembleWithoutSpills) {
-  if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
-  const std::string words = assembled(cuda::dump_ptx(atlas::assemble(cut_batches), 90), "sm_90a");
-  EXPECT_EQ(words.find("C75"), words.npos) << words;
-  expect_registers(words, 168);
 }
 
 }  // namespace
