@@ -1,10 +1,9 @@
 // runtime/compile.cpp: graph → canonical form → plan → kernels.
 #include <atomic>
 #include <chrono>
-#include <exception>
-#include <thread>
 
 #include "canon/canon.h"
+#include "host/side_by_side.h"
 #include "ir/sizes.h"
 #include "runtime/planning.h"
 
@@ -37,32 +36,11 @@ int count_ops(const ir::Graph& graph) {
 
 bool can_compile() { return true; }
 
-void side_by_side(size_t n, const std::function<void(size_t)>& work) {
-  const size_t threads = std::max(1u, std::thread::hardware_concurrency());
-  std::atomic<size_t> next{0};
-  std::exception_ptr error;
-  std::mutex mutex;
-  auto loop = [&] {
-    for (size_t i; (i = next++) < n;) try {
-        work(i);
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        if (!error) error = std::current_exception();
-        next = n;
-      }
-  };
-  std::vector<std::jthread> helpers;
-  for (size_t t = 1; t < std::min(n, threads); ++t) helpers.emplace_back(loop);
-  loop();
-  helpers.clear();
-  if (error) std::rethrow_exception(error);
-}
-
 std::vector<std::shared_ptr<const Kernel>> Executable::load_kernels(Quality quality,
                                                                     CompileReport& report) {
   std::vector<std::shared_ptr<const Kernel>> kernels(plan_.programs.size());
   std::atomic<int> count[4] = {};
-  side_by_side(plan_.programs.size(), [&](size_t i) {
+  host::side_by_side(plan_.programs.size(), [&](size_t i) {
     KernelSource source;
     kernels[i] =
         runtime_->kernels().get(plan_.programs[i], plan_.fingerprints[i], &source, quality);

@@ -1,4 +1,5 @@
 // runtime/compile_for.cpp: plans with their machine code, for another process to run.
+#include "host/side_by_side.h"
 #include "runtime/planning.h"
 #include "runtime/stored_plan.h"
 #include "schedule/binary.h"
@@ -19,7 +20,7 @@ std::string code_of(const atlas::Program& program, const Fingerprint& content,
 
 CodeImage image_of(const schedule::Plan& plan, const Backend& backend, CodeStore* cache) {
   std::vector<std::string> codes(plan.programs.size());
-  side_by_side(codes.size(), [&](size_t i) {
+  host::side_by_side(codes.size(), [&](size_t i) {
     codes[i] = code_of(plan.programs[i], plan.fingerprints[i], backend, cache);
   });
   return backend.image(plan.programs, codes, entry_steps(plan));

@@ -19,7 +19,4 @@ bool can_compile();
 /// The steps as the entry function sees them: buffers and symbols side by side.
 std::vector<atlas::EntryStep> entry_steps(const schedule::Plan& plan);
 
-/// Calls work(i) for i in [0, n) on the machine's cores; the first exception is thrown here.
-void side_by_side(size_t n, const std::function<void(size_t)>& work);
-
 }  // namespace hologram::runtime

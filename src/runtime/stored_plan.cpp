@@ -2,6 +2,7 @@
 #include "runtime/stored_plan.h"
 
 #include "backend/native_launcher.h"
+#include "host/side_by_side.h"
 #include "runtime/loaded_image.h"
 #include "runtime/planning.h"
 #include "schedule/binary.h"
@@ -39,13 +40,13 @@ CodeImage read_places(ByteReader& in, const schedule::Plan& plan, uint64_t last)
 Kernels load_on_device(ByteReader& in, const schedule::Plan& plan, const CodeImage& places,
                        const std::string& code, const Backend& backend) {
   Kernels kernels(places.kernels.size());
-  for (size_t i = 0; i < kernels.size(); ++i) {
+  host::side_by_side(kernels.size(), [&](size_t i) {  // drivers take long to make pipelines
     const uint64_t begin = places.kernels[i].offset;
     const uint64_t end = i + 1 < kernels.size() ? places.kernels[i + 1].offset : places.run_all;
     if (begin > end) in.error("kernels that overlap");
     kernels[i] = std::make_shared<const Kernel>(
         backend.load({}, std::string_view(code).substr(begin, end - begin)));
-  }
+  });
   for (const schedule::Step& s : plan.steps) {
     if (s.kind != schedule::StepKind::kernel) continue;
     const auto& takes = kernels[static_cast<size_t>(s.program)]->takes;

@@ -8,6 +8,7 @@
 #include "host/forks.h"
 #include "host/memory_pool.h"
 #include "host/pages.h"
+#include "host/side_by_side.h"
 #include "host/thread_pool.h"
 
 namespace hologram::host {
@@ -25,6 +26,10 @@ int32_t ThreadPool::parallel_for(RangeFn fn, const void* ctx, void* const* bufs,
                                  const int64_t* syms, int64_t total, int64_t,
                                  RangeOptions) noexcept {
   return fn(ctx, bufs, syms, 0, total);
+}
+
+void side_by_side(size_t n, const std::function<void(size_t)>& work) {
+  for (size_t i = 0; i < n; ++i) work(i);
 }
 
 uint32_t fork_count() noexcept { return 0; }
