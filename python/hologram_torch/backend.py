@@ -24,9 +24,9 @@ def hologram(gm, example_inputs, *, mode=None, options=None, name=None, **_):
     if any(isinstance(value, (list, tuple, dict)) for value in example_inputs):  # compiled autograd's, a list of tensors
         whole = functools.partial(hologram, mode=mode, options=options)
         return torch._dynamo.utils.flatten_graph_inputs(gm, example_inputs, whole)
-    runtimes.check_settings()
-    of_lists = not isinstance(gm, torch.fx.GraphModule)  # flatten_graph_inputs calls with one list
     chosen = Options.make(mode, options)
+    runtimes.check_settings(chosen.device)
+    of_lists = not isinstance(gm, torch.fx.GraphModule)  # flatten_graph_inputs calls with one list
     brief = precision.allowed()
     static = None if parameters.may_be_kept(gm, example_inputs) else ()  # None: by PyTorch's tracing
     with runtimes.owning(owners.own(chosen)):

@@ -7,7 +7,7 @@ import torch
 from hologram import _core
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from . import counters, memory, parameters, precision, released
+from . import counters, memory, parameters, precision, released, runtimes
 from .capture import exported
 from .compiler import compile_graph
 from .options import Options
@@ -41,7 +41,9 @@ def freeze(model, example_inputs, *, release_weights=False, **options):
         raise TypeError(f"freeze: expected a torch.nn.Module, got {type(model).__name__}")
     if not isinstance(example_inputs, (tuple, list)):
         raise TypeError(f"freeze: example_inputs must be a tuple of the model's arguments, got {type(example_inputs).__name__}")
-    frozen = Frozen(model, Options.make(None, options or None))
+    chosen = Options.make(None, options or None)
+    runtimes.check_settings(chosen.device)
+    frozen = Frozen(model, chosen)
     with torch.no_grad():
         frozen(*example_inputs)
         if release_weights:

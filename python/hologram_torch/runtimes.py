@@ -37,10 +37,13 @@ def _of_host() -> str:
     return name
 
 
-def check_settings():
-    """Raises ValueError or OSError, naming the variable, where the environment asks for what cannot be."""
+def check_settings(backend: str | None = None):
+    """Raises ValueError or OSError, naming the variable, where the environment asks for what cannot be; RuntimeError with the
+    reason where the machine lacks the device that `backend` or HOLOGRAM_BACKEND names."""
     _core.check_settings()
-    _of_host()
+    named = backend or _of_host()
+    if named != "cpu":
+        runtime("cpu", named)
     if _dump.stages():
         _dump.folder()
 

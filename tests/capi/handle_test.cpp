@@ -153,7 +153,7 @@ TEST_P(Handles, FreedWhileOthersUseThem) {
         if (s != HOLOGRAM_OK && s != HOLOGRAM_NOT_FOUND && s != HOLOGRAM_BUSY) ++odd;
       }
     });
-  for (int i = 0; i < (slow() ? 300 : 3000); ++i) {
+  for (int i = 0; i < (slow() ? 100 : 3000); ++i) {
     hologram_handle next = 0;
     while (hologram_executor_allocate_buffer(exec, 4096, &next) != HOLOGRAM_OK) {
     }

@@ -16,6 +16,6 @@ if(NOT TARGET capi_functions)
   add_library(capi_functions INTERFACE)
   target_include_directories(capi_functions INTERFACE "${CMAKE_CURRENT_BINARY_DIR}/capi_functions")
 endif()
-set(LINK capi_c99 capi_functions)
+set(LINK capi_c99 capi_functions hologram_test_wgpu)
 set(TOGETHER ON)
 set(ALONE cpp_test.cpp)  # whose names are those of the C++ interface

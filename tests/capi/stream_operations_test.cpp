@@ -10,6 +10,7 @@ class StreamOperations : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
+    if (IsSkipped()) return;
     ASSERT_OK(hologram_stream_create(exec, &s));
     std::vector<float> v(n);
     for (size_t k = 0; k < n; ++k) v[k] = 0.01f + static_cast<float>(k % 37) / 40;
@@ -31,7 +32,6 @@ class StreamOperations : public DeviceTest {
     ASSERT_OK(hologram_stream_synchronize(s)) << what;
     EXPECT_EQ(result, values(here)) << what;
   }
-  bool is_host() const { return std::string_view(backend()) == "cpu"; }
 
   static constexpr size_t n = 120;
   hologram_handle s = 0, x = 0, y = 0;
@@ -89,7 +89,7 @@ TEST_P(StreamOperations, AreInNoOrderWithOtherStreams) {
     ASSERT_OK(hologram_stream_synchronize(s));
     wrong += values(b)[0] != values(x)[0] + values(y)[0] + values(x)[0];
   }
-  EXPECT_EQ(wrong > 0, !is_host());
+  EXPECT_EQ(wrong > 0, overtakes());
 }
 
 TEST_P(StreamOperations, TellFaultsWhereTheStreamIsWaitedFor) {

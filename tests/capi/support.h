@@ -29,7 +29,7 @@ class CapiTest : public testing::Test {
 
   virtual const char* backend() const { return "cpu"; }
   hologram_status new_executor(hologram_handle* executor) const { return hologram_new_executor_with_backend(backend(), executor); }
-  /// Whether this test's kernels are interpreted: fewer elements and rounds will do.
+  /// Whether this test's kernels are interpreted, or launched one by one: fewer elements and rounds will do.
   bool slow() const { return std::string_view(backend()) != "cpu"; }
 
   hologram_handle buffer(uint64_t length, hologram_dtype dtype = HOLOGRAM_F32) {
@@ -76,13 +76,28 @@ class CapiTest : public testing::Test {
   hologram_handle exec = 0;
 };
 
-/// What holds wherever the memory is: on the host, and on a device that it does not see.
+/// Whether this machine has the backend's device.
+inline bool is_there(const char* backend) {
+  uint8_t available = 0;
+  EXPECT_OK(hologram_backend_is_available(backend, &available));
+  return available != 0;
+}
+
+/// What holds wherever the memory is: on the host, and on devices that it does not see. WebGPU's is skipped where there is no
+/// adapter.
 class DeviceTest : public CapiTest, public testing::WithParamInterface<const char*> {
  protected:
+  void SetUp() override {
+    if (!is_there(backend())) GTEST_SKIP() << "no " << backend();
+    CapiTest::SetUp();
+  }
   const char* backend() const override { return GetParam(); }
+  bool is_host() const { return std::string_view(backend()) == "cpu"; }
+  /// Whether work of one stream may overtake another's: WebGPU has one queue.
+  bool overtakes() const { return std::string_view(backend()) == "null"; }
 };
 
 #define HOLOGRAM_ON_EVERY_DEVICE(Suite) \
-  INSTANTIATE_TEST_SUITE_P(Devices, Suite, testing::Values("cpu", "null"), [](const auto& i) { return std::string(i.param); })
+  INSTANTIATE_TEST_SUITE_P(Devices, Suite, testing::Values("cpu", "null", "webgpu"), [](const auto& i) { return std::string(i.param); })
 
 }  // namespace hologram::test

@@ -104,17 +104,31 @@ def test_an_interface_is_demanded_by_its_name():
                 hologram.Executor(name)
 
 
-def test_without_a_library_everything_else_works():
-    code = """
+MISSING = """
 import hologram, json
+import numpy as np
+from hologram.cli import main
+
 try:
     hologram.Executor("webgpu")
 except (RuntimeError, hologram.HologramError) as error:
-    print(json.dumps([str(error), hologram.device_count("webgpu"), hologram.Executor("cpu").from_numpy is not None]))
+    words = str(error)
+with hologram.Executor("cpu") as host:
+    x, y = host.from_numpy(np.array([-1, 2], np.float32)), host.allocate(2)
+    hologram.ops.vector_relu(host, x, y)
+    print(json.dumps([words, hologram.device_count("webgpu"), y.to_numpy(copy=True).tolist()]))
+main(["info", "--json"])
 """
-    cases = {"off": "HOLOGRAM_WEBGPU_LIBRARY is off", "/nowhere/libwgpu.so": "pip install wgpu", "libm.so.6": "no function wgpuGetVersion"}
-    for path, wanted in cases.items():
-        env = {**os.environ, "HOLOGRAM_WEBGPU_LIBRARY": path}
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-        words, count, works = json.loads(ran.stdout)
-        assert wanted in words and 'backend "webgpu" is not available' in words and count == 0 and works
+NO_DRIVER = {"VK_ICD_FILENAMES": "/nowhere", "VK_DRIVER_FILES": "/nowhere"}
+
+
+@pytest.mark.parametrize("variables, reason", [
+    ({"HOLOGRAM_WEBGPU_LIBRARY": "off"}, "HOLOGRAM_WEBGPU_LIBRARY is off"),
+    pytest.param(NO_DRIVER, "finds no adapter: no driver for Vulkan, Metal or Direct3D 12", marks=adapter),
+], ids=["library", "adapter"])  # fmt: skip
+def test_where_something_is_missing_everything_else_works(variables, reason):
+    ran = subprocess.run([sys.executable, "-c", MISSING], capture_output=True, text=True, env={**os.environ, **variables})
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    (words, count, relu), info = map(json.loads, ran.stdout.splitlines())
+    assert reason in words and 'backend "webgpu" is not available' in words and count == 0 and relu == [0, 2]
+    assert info["devices"]["webgpu:0"] in words

@@ -103,6 +103,7 @@ def test_dump_writes_the_stages(monkeypatch, tmp_path):
 @pytest.mark.parametrize("variables, words", [
     ({"HOLOGRAM_DUMP": "graph", "HOLOGRAM_DUMP_DIR": "{}/file/below"}, "HOLOGRAM_DUMP_DIR={}/file/below: the folder cannot be made: Not a"),
     ({"HOLOGRAM_BACKEND": "gpu"}, "HOLOGRAM_BACKEND=gpu: expected one of cpu, .*interp, null"),
+    ({"HOLOGRAM_BACKEND": "webgpu:9", "HOLOGRAM_WEBGPU_LIBRARY": "off"}, "not available: HOLOGRAM_WEBGPU_LIBRARY is off"),
     ({"HOLOGRAM_CPU_TERMS": "always"}, "HOLOGRAM_CPU_TERMS=always: expected measured, model or never"),
     ({"HOLOGRAM_STRICT": "perhaps"}, "HOLOGRAM_STRICT=perhaps: expected on or off"),
 ])  # fmt: skip

@@ -1,5 +1,6 @@
 # tests/torch/test_webgpu.py: compiled graphs on WebGPU; skipped where wgpu-native finds no adapter
 import copy
+import importlib.util
 import json
 import os
 import subprocess
@@ -75,6 +76,20 @@ def test_an_encoder_runs_on_the_device():
     assert error < 1e-5 and dispatches > 5 and host_runs == 0
     assert "reassociate sums" in refused
     assert "out of bounds" in raised
+
+
+def test_without_an_adapter_everything_else_works(monkeypatch, tmp_path, caplog):
+    library = tmp_path / "libwgpu.so"  # another path has an instance of its own, for which drivers are looked for anew
+    library.symlink_to(Path(importlib.util.find_spec("wgpu").origin).parent / "resources" / "libwgpu_native-release.so")
+    for name, value in {"HOLOGRAM_WEBGPU_LIBRARY": library, "VK_ICD_FILENAMES": "/nowhere", "VK_DRIVER_FILES": "/nowhere"}.items():
+        monkeypatch.setenv(name, str(value))
+    layer, x = nn.Linear(3, 2).requires_grad_(False), torch.ones(3)
+    with pytest.raises(Exception, match='backend "webgpu" is not available: .*libwgpu.so finds no adapter'):
+        compile_fresh(layer, options={"device": "webgpu:8"})(x)
+    with pytest.raises(RuntimeError, match='backend "vulkan" is not available: .*libwgpu.so finds no such adapter'):
+        hologram_torch.freeze(layer, (x,), device="vulkan:8")
+    torch.testing.assert_close(compile_fresh(layer)(x), layer(x))
+    assert backend_stats()["failed_graphs"] == 0 and "report it" not in caplog.text
 
 
 @pytest.mark.parametrize("name", ["resnet", "lstm", "gpt2_cached", "llama"])

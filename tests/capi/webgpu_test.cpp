@@ -1,0 +1,81 @@
+// tests/capi/webgpu_test.cpp: where wgpu-native, or an adapter for it, is missing
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "support.h"
+#include "support/paths.h"
+
+namespace hologram::test {
+namespace {
+
+/// A variable of the environment, until the test ends.
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Setting() { before_.empty() ? unsetenv(name_) : setenv(name_, before_.c_str(), 1); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* const name_;
+  std::string before_;
+};
+
+class WithoutWebGpu : public CapiTest {
+ protected:
+  // The error names the backend and the reason; the host's executor works.
+  void expect_missing(const std::string& reason) {
+    for (const char* name : {"webgpu", "vulkan", "metal", "webgpu:1"}) {
+      uint32_t devices = 9;
+      EXPECT_OK(hologram_device_count(name, &devices));
+      EXPECT_EQ(devices, 0u) << name;
+      EXPECT_FALSE(is_there(name)) << name;
+      hologram_handle none = 0;
+      EXPECT_EQ(hologram_new_executor_with_backend(name, &none), HOLOGRAM_UNAVAILABLE) << name;
+      EXPECT_TRUE(message_has(reason)) << name << ": " << hologram_last_error();
+      const std::string base(std::string_view(name).substr(0, std::string_view(name).find(':')));
+      EXPECT_TRUE(message_has("backend \"" + base + "\" is not available")) << hologram_last_error();
+    }
+    const hologram_handle x = buffer({1, -2, 3}), y = buffer(3);
+    EXPECT_OK(hologram_vector_abs_f32(exec, x, y, 3));
+    EXPECT_EQ(values(y), (std::vector<float>{1, 2, 3}));
+  }
+};
+
+TEST_F(WithoutWebGpu, ALibraryThatIsMissingOrAnotherIsNamed) {
+  const std::string bare = beside_program(HOLOGRAM_BARE_WGPU);
+  for (const auto& [path, reason] : {std::pair<std::string, std::string>{"off", "HOLOGRAM_WEBGPU_LIBRARY is off"},
+                                     {"/nowhere/libwgpu.so", "no wgpu-native, which `pip install wgpu` brings: /nowhere/libwgpu.so"},
+                                     {"libm.so.6", "libm.so.6 has no function wgpuGetVersion"}}) {
+    const Setting library("HOLOGRAM_WEBGPU_LIBRARY", path);
+    expect_missing(reason);
+  }
+  const Setting library("HOLOGRAM_WEBGPU_LIBRARY", bare);
+  {
+    const Setting version("BARE_WGPU_VERSION", "1b000400");
+    expect_missing(bare + " is wgpu-native 27.0.4.0; it must be 29.0.1.1");
+  }
+  const Setting version("BARE_WGPU_VERSION", "1d000101");
+  expect_missing(bare + " has no function wgpu");
+}
+
+// Vulkan's loader looks for drivers when it is asked through another path: an instance of its own.
+TEST_F(WithoutWebGpu, AMachineWithoutAdaptersIsNamed) {
+  const char* library = std::getenv("HOLOGRAM_WEBGPU_LIBRARY");
+  if (!library || !std::filesystem::exists(library)) GTEST_SKIP() << "no wgpu-native";
+  const std::string link = testing::TempDir() + "no-adapter-" + std::to_string(::getpid()) + ".so";
+  std::filesystem::create_symlink(std::filesystem::absolute(library), link);
+  {
+    const Setting another("HOLOGRAM_WEBGPU_LIBRARY", link), files("VK_ICD_FILENAMES", "/nowhere"), drivers("VK_DRIVER_FILES", "/nowhere");
+    expect_missing(link + " finds no");
+  }
+  std::filesystem::remove(link);
+}
+
+}  // namespace
+}  // namespace hologram::test
