@@ -250,5 +250,31 @@ TEST(Rows, LinesOfFewVectorsAreWalkedInBlocks) {
   }
 }
 
+// b2 = b0 * (b1[0] or, in double precision, its square root), one number for all points.
+atlas::Program scaled(int64_t n, bool rooted) {
+  atlas::Program p;
+  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+  const Expr i = add_axes(p.loop(), {Expr(n)}, {})[0];
+  p.loop().lane_axis = 0;
+  p.buffers = {{DType::f32, Access::read, Expr(n)}, {DType::f32, Access::read, Expr(1)}, {DType::f32, Access::write, Expr(n)}};
+  BodyBuilder b(p.loop().stages[0].body);
+  Val factor = b.load(1, DType::f32, Expr(0));
+  if (rooted) factor = b.cast(b.op(Op::sqrt, b.op(Op::exp, b.cast(factor, DType::f64))), DType::f32);
+  b.store(2, i, b.mul(b.load(0, DType::f32, i), factor));
+  return p;
+}
+
+TEST(Rows, WhatPointsShareTakesNoneOfTheirTime) {
+  const cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
+  const cpu::LoopPlan plain = cpu::plan_loop(scaled(1000, false), target), shared = cpu::plan_loop(scaled(1000, true), target);
+  EXPECT_EQ(shared.lanes, plain.lanes);  // not halved by one number's type
+  EXPECT_EQ(shared.unroll, plain.unroll);
+  auto work = [&](bool rooted) { return cpu::launch_of(scaled(1000, rooted), target).unit_work.constant_value(); };
+  EXPECT_EQ(work(true), work(false));
+  Inputs inputs;
+  inputs.chunks = {0, 7};
+  expect_same(scaled(333, true), inputs);
+}
+
 }  // namespace
 }  // namespace hologram::test

@@ -15,6 +15,22 @@ using atlas::Instr;
 using atlas::Stage;
 using atlas::StageKind;
 
+// Of a body's instructions, those that depend on no point: they are computed once, in front of the
+// loops, and take none of the time of a point.
+std::vector<bool> computed_once(const atlas::Body& body) {
+  std::vector<bool> once;
+  for (const Instr& i : body.instrs) {
+    const bool value = i.code == Code::constant || i.code == Code::arithmetic ||
+                       i.code == Code::load || i.code == Code::lookup;
+    once.push_back(value && !i.expr.has_axes() &&
+                   !i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }) &&
+                   std::ranges::all_of(i.args, [&](atlas::ValueId a) {
+                     return a == atlas::no_value || once[a];
+                   }));
+  }
+  return once;
+}
+
 // Bytes of the widest element that lanes compute with. 64-bit integers beside floats are indices
 // and do not count.
 int lane_bytes(const atlas::Program& p) {
@@ -29,9 +45,10 @@ int lane_bytes(const atlas::Program& p) {
     floats = floats || is_float(t);
   };
   for (const Stage& s : p.nest().stages) {
-    for (const Instr& i : s.body.instrs) {
-      if (i.code == Code::index || i.code == Code::clamp_index || i.code == Code::constant)
-        continue;
+    const std::vector<bool> once = computed_once(s.body);
+    for (size_t n = 0; n < once.size(); ++n) {
+      const Instr& i = s.body.instrs[n];
+      if (i.code == Code::index || i.code == Code::clamp_index || once[n]) continue;
       see(i.type);
       if (i.code == Code::arithmetic && ir::info(i.op).kind == ir::OpKind::cast) see(i.from);
     }
@@ -52,8 +69,10 @@ int block_arithmetic(const atlas::LoopBlock& b) {
 // Values that are loaded and may stay in registers until the end of the body.
 int load_count(const atlas::LoopBlock& b) {
   int n = 0;
-  for (const Stage& s : b.stages)
-    n += static_cast<int>(std::ranges::count(s.body.instrs, Code::load, &Instr::code));
+  for (const Stage& s : b.stages) {
+    const std::vector<bool> once = computed_once(s.body);
+    for (size_t k = 0; k < once.size(); ++k) n += s.body.instrs[k].code == Code::load && !once[k];
+  }
   return n;
 }
 constexpr int most_paired_loads = 20;
@@ -61,7 +80,10 @@ constexpr int most_paired_loads = 20;
 // Picoseconds that one lane vector of a body takes.
 int64_t body_cost(const atlas::Body& body, int lanes) {
   int64_t ps = 0;
-  for (const Instr& i : body.instrs) {
+  const std::vector<bool> once = computed_once(body);
+  for (size_t n = 0; n < once.size(); ++n) {
+    if (once[n]) continue;
+    const Instr& i = body.instrs[n];
     switch (i.code) {
       case Code::load:
       case Code::store:
@@ -285,7 +307,10 @@ bool reads_by_partial(const atlas::LoopBlock& block, const Stage& stage, LaneMod
 
 int arithmetic_count(const atlas::Body& body) {
   int n = 0;
-  for (const Instr& i : body.instrs) {
+  const std::vector<bool> once = computed_once(body);
+  for (size_t k = 0; k < once.size(); ++k) {
+    const Instr& i = body.instrs[k];
+    if (once[k]) continue;
     if (i.code == Code::arithmetic) n += ir::info(i.op).flags & ir::exact ? 1 : rendered_work;
     if (i.code == Code::lookup) ++n;
   }
