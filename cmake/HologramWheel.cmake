@@ -25,7 +25,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/hologram" DESTINATION hologram/
 
 # What `hologram export-web` writes beside an archive; the runtime for WebAssembly where `tools/build.sh wasm` made it.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/js/" DESTINATION hologram/js ${wheel_component}
-        FILES_MATCHING PATTERN "*.js" PATTERN "*.d.ts" PATTERN "*.html" PATTERN "*.css" PATTERN "tests" EXCLUDE)
+        FILES_MATCHING PATTERN "*.js" PATTERN "*.d.ts" PATTERN "*.html" PATTERN "*.css" PATTERN "package.json" PATTERN "tests" EXCLUDE)
 install(FILES "${PROJECT_SOURCE_DIR}/build/wasm/hologram_rt.wasm" DESTINATION hologram/js OPTIONAL ${wheel_component})
 
 # The site, where `make docs` built it; `hologram docs` opens it.

@@ -5,6 +5,7 @@
 
 const STORAGE = 0x80, UNIFORM = 0x40, COPY_SRC = 0x4, COPY_DST = 0x8, MAP_READ = 0x1; // GPUBufferUsage
 const whole = (bytes) => Math.ceil(bytes / 4) * 4;
+const MOST_GROUPS = 4096; // bind groups that are kept
 
 /** Words for people: an adapter's name. */
 function nameOf({ vendor, architecture, device, description } = {}) {
@@ -37,7 +38,11 @@ class Device {
   #modules = new Map(); // by text: what kernels of the same text share
   #next = 1;
   #pending = new Set(); // promises of pipelines
-  #reads = [];
+  #encoder = null; // of what is not on the queue yet
+  #pass = null; // the encoder's that is not ended
+  #reads = []; // what was asked for: places in #staging and in memory
+  #staging = []; // buffers that are mapped for reading, each with the bytes that are taken of it
+  #groups = new Map(); // bind groups by what they bind
   #words = null;
   #lost = null;
 
@@ -62,20 +67,17 @@ class Device {
       gpu_make: (bytes) => this.#keep(this.#buffers, this.#buffer(bytes >>> 0, STORAGE | COPY_SRC | COPY_DST)),
       gpu_drop: (number) => this.#drop(number),
       gpu_write: (number, offset, from, bytes) => {
+        this.#flush(); // what was encoded before reads what was there before
         const words = whole(bytes >>> 0);
         if (words === bytes) return queue.writeBuffer(this.#buffers.get(number), offset, memory(), from >>> 0, words);
         const padded = new Uint8Array(words);
         padded.set(new Uint8Array(memory(), from >>> 0, bytes));
         queue.writeBuffer(this.#buffers.get(number), offset, padded);
       },
+      gpu_clear: (number, offset, bytes) => this.#encoding().clearBuffer(this.#buffers.get(number), offset, bytes),
       gpu_copy: (from, fromOffset, to, offset, bytes) =>
-        this.#encoded((encoder) =>
-          encoder.copyBufferToBuffer(this.#buffers.get(from), fromOffset, this.#buffers.get(to), offset, bytes)),
-      gpu_read: (number, offset, to, bytes) => {
-        const staging = this.#buffer(whole(bytes >>> 0), MAP_READ | COPY_DST);
-        this.#encoded((encoder) => encoder.copyBufferToBuffer(this.#buffers.get(number), offset, staging, 0, staging.size));
-        this.#reads.push({ staging, to: to >>> 0, bytes: bytes >>> 0 });
-      },
+        this.#encoding().copyBufferToBuffer(this.#buffers.get(from), fromOffset, this.#buffers.get(to), offset, bytes),
+      gpu_read: (number, offset, to, bytes) => this.#read(this.#buffers.get(number), offset, to >>> 0, bytes >>> 0),
       gpu_kernel: (text, bytes) =>
         this.#keep(this.#kernels, this.#module(new TextDecoder().decode(new Uint8Array(memory(), text >>> 0, bytes >>> 0)))),
       gpu_drop_kernel: (number) => void this.#kernels.delete(number),
@@ -92,13 +94,17 @@ class Device {
     await Promise.all(all);
   }
 
-  /** Runs `work`, which puts work on the queue; rejects with the device's words where that was refused. */
+  /** Runs `work`, which asks for work on the queue; gives what rejects with the device's words where that was refused. */
   async guarded(work) {
     const device = this.#device, filters = ["internal", "out-of-memory", "validation"];
     for (const filter of filters) device.pushErrorScope(filter);
     let popped;
     try {
       work();
+      this.#flush();
+    } catch (error) {
+      this.#forget();
+      throw error;
     } finally {
       popped = Promise.all(filters.map(() => device.popErrorScope()));
     }
@@ -107,14 +113,19 @@ class Device {
 
   /** Has the bytes that were asked for where the runtime wants them. */
   async read() {
-    const reads = this.#reads;
+    const reads = this.#reads, used = this.#staging.filter(({ taken }) => taken > 0);
     this.#reads = [];
     try {
-      await Promise.all(reads.map(({ staging }) => staging.mapAsync(MAP_READ)));
-      for (const { staging, to, bytes } of reads)
-        new Uint8Array(this.#memory(), to, bytes).set(new Uint8Array(staging.getMappedRange(), 0, bytes));
-    } finally {
-      for (const { staging } of reads) staging.destroy();
+      await Promise.all(used.map(({ buffer, taken }) => buffer.mapAsync(MAP_READ, 0, taken)));
+      for (const { staging, at, to, bytes } of reads)
+        new Uint8Array(this.#memory(), to, bytes).set(new Uint8Array(staging.buffer.getMappedRange(at, whole(bytes)), 0, bytes));
+    } catch (error) {
+      this.#forget();
+      throw error;
+    }
+    for (const staging of used) {
+      staging.buffer.unmap();
+      staging.taken = 0;
     }
   }
 
@@ -128,6 +139,8 @@ class Device {
   }
 
   #drop(number) {
+    this.#flush();
+    this.#groups.clear();
     this.#buffers.get(number)?.destroy();
     this.#buffers.delete(number);
   }
@@ -136,10 +149,40 @@ class Device {
     return this.#device.createBuffer({ size, usage });
   }
 
-  #encoded(work) {
-    const encoder = this.#device.createCommandEncoder();
-    work(encoder);
+  #encoding() {
+    this.#pass?.end();
+    this.#pass = null;
+    return (this.#encoder ??= this.#device.createCommandEncoder());
+  }
+
+  /** Puts what is encoded on the queue. */
+  #flush() {
+    if (!this.#encoder) return;
+    const encoder = this.#encoding();
+    this.#encoder = null;
     this.#device.queue.submit([encoder.finish()]);
+  }
+
+  /** After a failure: nothing that was asked for is to come any more. */
+  #forget() {
+    this.#encoder = this.#pass = null;
+    this.#reads = [];
+    for (const { buffer } of this.#staging) buffer.destroy();
+    this.#staging = [];
+  }
+
+  #read(buffer, offset, to, bytes) {
+    const size = whole(bytes), step = Math.ceil(size / 8) * 8; // ranges are mapped from multiples of 8
+    let staging = this.#staging.find((one) => one.taken + step <= one.buffer.size);
+    if (!staging) {
+      for (const one of this.#staging.filter(({ taken }) => taken === 0)) one.buffer.destroy(); // too small
+      this.#staging = this.#staging.filter(({ taken }) => taken > 0);
+      staging = { buffer: this.#buffer(2 ** Math.ceil(Math.log2(Math.max(step, 4096))), MAP_READ | COPY_DST), taken: 0 };
+      this.#staging.push(staging);
+    }
+    this.#encoding().copyBufferToBuffer(buffer, offset, staging.buffer, staging.taken, size);
+    this.#reads.push({ staging, at: staging.taken, to, bytes });
+    staging.taken += step;
   }
 
   /** The dispatches of a stored text: pipelines and layouts, as soon as they are made. */
@@ -167,39 +210,48 @@ class Device {
   }
 
   #submit(words, commands) {
-    const encoder = this.#device.createCommandEncoder();
     const uniform = this.#writeWords(words);
-    let pass = null;
     for (let at = 0; at < commands.length; ) {
-      const next = (n) => commands.subarray(at, (at += n));
+      const begin = at, next = (n) => commands.subarray(at, (at += n));
       const [kernel] = next(1);
       if (kernel === 0) {
         const [from, fromOffset, to, offset, bytes] = next(5);
-        pass?.end();
-        pass = null;
-        encoder.copyBufferToBuffer(this.#buffers.get(from), fromOffset, this.#buffers.get(to), offset, bytes);
+        this.#encoding().copyBufferToBuffer(this.#buffers.get(from), fromOffset, this.#buffers.get(to), offset, bytes);
         continue;
       }
       const [dispatch, place, size, x, y, count] = next(6);
-      const entries = [{ binding: 0, resource: { buffer: uniform, offset: place, size } }];
-      for (let b = 0; b < count; ++b) {
-        const [binding, buffer, offset, bytes] = next(4);
-        entries.push({ binding, resource: { buffer: this.#buffers.get(buffer), offset, size: bytes } });
-      }
+      const bound = next(4 * count);
       const { pipeline, layout } = this.#kernels.get(kernel)[dispatch];
-      pass ??= encoder.beginComputePass();
-      pass.setPipeline(pipeline);
-      pass.setBindGroup(0, this.#device.createBindGroup({ layout, entries }));
-      pass.dispatchWorkgroups(x, y);
+      const group = this.#group(commands.subarray(begin, at).join(), layout, () => [
+        { binding: 0, resource: { buffer: uniform, offset: place, size } },
+        ...Array.from({ length: count }, (_, b) => {
+          const [binding, buffer, offset, bytes] = bound.subarray(4 * b);
+          return { binding, resource: { buffer: this.#buffers.get(buffer), offset, size: bytes } };
+        }),
+      ]);
+      this.#pass ??= this.#encoding().beginComputePass();
+      this.#pass.setPipeline(pipeline);
+      this.#pass.setBindGroup(0, group);
+      this.#pass.dispatchWorkgroups(x, y);
     }
-    pass?.end();
-    this.#device.queue.submit([encoder.finish()]);
+  }
+
+  // Calls of the same sizes bind the same places.
+  #group(key, layout, entries) {
+    let group = this.#groups.get(key);
+    if (group) return group;
+    if (this.#groups.size >= MOST_GROUPS) this.#groups.clear();
+    group = this.#device.createBindGroup({ layout, entries: entries() });
+    this.#groups.set(key, group);
+    return group;
   }
 
   // Behind what is submitted before and in front of what comes now: one buffer serves all calls.
   #writeWords(words) {
+    this.#flush();
     if (!this.#words || this.#words.size < words.byteLength) {
       this.#words?.destroy();
+      this.#groups.clear();
       this.#words = this.#buffer(Math.ceil(Math.max(words.byteLength, 1) / 4096) * 4096, UNIFORM | COPY_DST);
     }
     this.#device.queue.writeBuffer(this.#words, 0, words);

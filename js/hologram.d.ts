@@ -11,7 +11,7 @@ export type Elements =
 
 export type Code =
   | "invalid_argument" | "out_of_memory" | "not_found" | "unsupported" | "unavailable" | "corrupt" | "io"
-  | "division_by_zero" | "internal";
+  | "division_by_zero" | "internal" | "cancelled";
 
 export class HologramError extends Error {
   constructor(code: Code, message: string);
@@ -28,7 +28,10 @@ export class Tensor {
 
 export type Numbers = number | bigint | boolean | Elements | readonly Numbers[];
 
-/** A tensor of nested arrays of numbers, or of a flat one with a shape. */
+/**
+ * A tensor of nested arrays of numbers, or of a flat one with a shape. Numbers are rounded to the nearest of a float dtype; one that
+ * no integer dtype has, or bool, is an error. Arrays of the dtype's own type are taken as they are, without a copy.
+ */
 export function tensor(values: Numbers, dtype?: DType, shape?: readonly number[]): Tensor;
 
 export interface Signature {
@@ -48,13 +51,15 @@ export interface Method {
 export interface OpenOptions {
   /** Called while the archive is read, in bytes, then while its kernels are made for a GPU. */
   onProgress?: (progress: { stage: "archive" | "kernels"; loaded: number; total: number }) => void;
-  /** "full" (the default): everything is compared with its checksums; "index": what is parsed. */
+  /** "full" (the default): everything is compared with its checksums; "index": what is parsed or run, not weights. */
   verify?: "full" | "index";
   /**
    * "webgpu": rejects with the code "unavailable", saying why, where archive or machine lack something; "wasm";
    * "auto" (the default): WebGPU where there is a GPU and the archive's methods are WGSL, else WebAssembly.
    */
   device?: "auto" | "webgpu" | "wasm";
+  /** Ends loading: open() rejects with the code "cancelled". */
+  signal?: AbortSignal;
   /** An implementation of WebGPU, a GPU object; default: navigator.gpu. */
   gpu?: unknown;
   /** Where hologram_rt.wasm is; default: beside the module. */

@@ -3,140 +3,16 @@
 // hologram_rt.wasm, beside this file, is Hologram's runtime: it reads and checks the archive, and runs
 // the archive's kernels for WebAssembly, or has gpu.js run those in WGSL. An archive has an instance
 // of its own, so that its memory goes when it does.
-
+import { bytesOf, goOn, readInto, sourceOf } from "./bytes.js";
 import { openDevice } from "./gpu.js";
+import { ARRAYS, CODES, HologramError, Tensor, asTensor, fail, tensor } from "./tensor.js";
 
-/** What went wrong, as the runtime tells it; `code` is one of the words below. */
-export class HologramError extends Error {
-  constructor(code, message) {
-    super(message);
-    this.name = "HologramError";
-    this.code = code;
-  }
-}
+export { HologramError, Tensor, tensor };
 
-const CODES = ["ok", "invalid_argument", "out_of_memory", "not_found", "unsupported", "unavailable", "corrupt", "io",
-  "division_by_zero", "internal"];
-
-/** By dtype, the arrays that hold its elements; float16 and bfloat16 as their bits. */
-const ARRAYS = {
-  bool: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array, uint16: Uint16Array, int32: Int32Array,
-  uint32: Uint32Array, int64: BigInt64Array, uint64: BigUint64Array, float16: Uint16Array, bfloat16: Uint16Array,
-  float32: Float32Array, float64: Float64Array,
-};
 const NAMES = {
   b8: "bool", i8: "int8", u8: "uint8", i16: "int16", u16: "uint16", i32: "int32", u32: "uint32", i64: "int64",
   u64: "uint64", f16: "float16", bf16: "bfloat16", f32: "float32", f64: "float64",
 };
-
-function fail(code, message) {
-  throw new HologramError(code, message);
-}
-
-/** An array with a shape, row-major. `data`: as ARRAYS says for the dtype. */
-export class Tensor {
-  constructor(dtype, shape, data) {
-    const type = ARRAYS[dtype];
-    if (!type) fail("invalid_argument", `Tensor: dtype "${dtype}", expected one of ${Object.keys(ARRAYS).join(", ")}`);
-    const length = lengthOf(shape, "Tensor");
-    if (!(data instanceof type)) fail("invalid_argument", `Tensor: data of ${dtype} are a ${type.name}`);
-    if (data.length !== length)
-      fail("invalid_argument", `Tensor: the shape [${shape}] has ${length} elements, the data have ${data.length}`);
-    this.dtype = dtype;
-    this.shape = [...shape];
-    this.data = data;
-  }
-}
-
-function lengthOf(shape, where) {
-  if (!Array.isArray(shape) || !shape.every((n) => Number.isSafeInteger(n) && n >= 0))
-    fail("invalid_argument", `${where}: the shape is an array of sizes, got ${JSON.stringify(shape)}`);
-  return shape.reduce((n, size) => n * size, 1);
-}
-
-/** A tensor of numbers that lie in arrays of arrays, or in a flat array where a shape is given. */
-export function tensor(values, dtype = "float32", shape = undefined) {
-  const type = ARRAYS[dtype];
-  if (!type) fail("invalid_argument", `tensor: dtype "${dtype}", expected one of ${Object.keys(ARRAYS).join(", ")}`);
-  if (ArrayBuffer.isView(values) && values instanceof type) return new Tensor(dtype, shape ?? [values.length], values);
-  const sizes = [];
-  for (let part = values; Array.isArray(part) || ArrayBuffer.isView(part); part = part[0]) {
-    sizes.push(part.length);
-    if (part.length === 0) break;
-  }
-  const flat = [];
-  const walk = (part, depth) => {
-    if (depth === sizes.length) return flat.push(part);
-    if (part?.length !== sizes[depth]) fail("invalid_argument", "tensor: the arrays are of different lengths");
-    for (const inner of part) walk(inner, depth + 1);
-  };
-  walk(values, 0);
-  const wide = type === BigInt64Array || type === BigUint64Array;
-  try {
-    return new Tensor(dtype, shape ?? sizes, type.from(flat, wide ? BigInt : Number));
-  } catch (error) {
-    if (error instanceof HologramError) throw error;
-    fail("invalid_argument", `tensor: ${error.message}`);
-  }
-}
-
-// --- bytes ----------------------------------------------------------------------------------------
-
-const inNode = typeof process !== "undefined" && !!process.versions?.node;
-
-/** A Response, or bytes, for what names or holds them. */
-async function sourceOf(source, what) {
-  if (source instanceof ArrayBuffer) return new Uint8Array(source);
-  if (ArrayBuffer.isView(source)) return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
-  if (typeof Blob !== "undefined" && source instanceof Blob) return new Uint8Array(await source.arrayBuffer());
-  if (typeof Response !== "undefined" && source instanceof Response) return source;
-  const text = String(source);
-  if (inNode && !/^(https?|data|blob):/.test(text)) {
-    const { readFile } = await import("node:fs/promises");
-    try {
-      return await readFile(text.startsWith("file:") ? new URL(text) : text);
-    } catch (error) {
-      fail(error.code === "ENOENT" ? "not_found" : "io", `${text}: ${error.message}`);
-    }
-  }
-  let response;
-  try {
-    response = await fetch(source);
-  } catch (error) {
-    fail("io", `${text}: ${error.message}`);
-  }
-  if (!response.ok) fail(response.status === 404 ? "not_found" : "io", `${what} ${text}: the server says ${response.status}`);
-  return response;
-}
-
-/** Reads a response into `room(bytes)`, as far as its length is told; onProgress(loaded, total). */
-async function readInto(source, room, onProgress) {
-  if (source instanceof Uint8Array) {
-    const to = room(source.length);
-    to().set(source);
-    onProgress?.(source.length, source.length);
-    return;
-  }
-  // The length that is told is that of what is sent, which may be compressed.
-  const encoded = source.headers.get("content-encoding");
-  const told = encoded && encoded !== "identity" ? 0 : Number(source.headers.get("content-length") ?? 0);
-  if (!told || !source.body) {
-    const bytes = new Uint8Array(await source.arrayBuffer());
-    return readInto(bytes, room, onProgress);
-  }
-  const to = room(told);
-  const reader = source.body.getReader();
-  let loaded = 0;
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    if (loaded + value.length > told) fail("io", `the server sends more than the ${told} bytes that it told`);
-    to().set(value, loaded);
-    loaded += value.length;
-    onProgress?.(loaded, told);
-  }
-  if (loaded !== told) fail("io", `the server sent ${loaded} of ${told} bytes`);
-}
 
 // --- the runtime ----------------------------------------------------------------------------------
 
@@ -144,6 +20,7 @@ const compiled = new Map();
 
 /** The runtime's module, compiled once for each place that it comes from. */
 function runtimeModule(place) {
+  if (typeof place !== "string" && !(place instanceof URL)) return compileRuntime(place);
   const key = String(place);
   if (!compiled.has(key)) {
     const compiling = compileRuntime(place);
@@ -154,8 +31,7 @@ function runtimeModule(place) {
 }
 
 async function compileRuntime(place) {
-  const source = await sourceOf(place, "the runtime");
-  const bytes = source instanceof Uint8Array ? source : new Uint8Array(await source.arrayBuffer());
+  const bytes = await bytesOf(await sourceOf(place, "the runtime"), "the runtime");
   try {
     return await WebAssembly.compile(bytes);
   } catch (error) {
@@ -232,26 +108,27 @@ function loadKernels({ exports }, code, bytes, count) {
 
 /**
  * Opens an archive: a URL, a path in Node, a Response, a Blob or bytes. `verify`: "full" compares
- * everything with its checksums, "index" only what is parsed; what runs is always compared. `device`:
- * "webgpu", "wasm", or "auto": a GPU where the archive and this machine have what it takes.
+ * everything with its checksums, "index" only what is parsed or run, and no weights. `device`:
+ * "webgpu", "wasm", or "auto": a GPU where the archive and this machine have what it takes. `signal`: an AbortSignal.
  */
-export async function open(source, options = {}) {
-  const { onProgress, verify = "full", runtime = new URL("./hologram_rt.wasm", import.meta.url) } = options;
-  const { device = "auto", gpu = globalThis.navigator?.gpu } = options;
+export async function open(source, options = undefined) {
+  const { onProgress, signal, verify = "full", runtime = new URL("./hologram_rt.wasm", import.meta.url) } = options ?? {};
+  const { device = "auto", gpu = globalThis.navigator?.gpu } = options ?? {};
   if (verify !== "full" && verify !== "index")
     fail("invalid_argument", `open: verify is "${verify}", expected "full" or "index"`);
   if (!["auto", "webgpu", "wasm"].includes(device))
     fail("invalid_argument", `open: device is "${device}", expected "auto", "webgpu" or "wasm"`);
-  const [module, bytes] = await Promise.all([runtimeModule(runtime), sourceOf(source, "the archive")]);
+  const [module, bytes] = await Promise.all([runtimeModule(runtime), sourceOf(source, "the archive", signal)]);
   const archive = new Archive(module);
   const told = (stage) => onProgress && ((loaded, total) => onProgress({ stage, loaded, total }));
-  await archive._read(bytes, verify === "full", told("archive"));
-  if (device !== "wasm") await archive._useGpu(gpu, device === "webgpu", told("kernels"));
+  await archive._read(bytes, verify === "full", told("archive"), signal);
+  if (device !== "wasm") await archive._useGpu(gpu, device === "webgpu", told("kernels"), signal);
   return archive;
 }
 
 // What the runtime calls of gpu.js.
-const GPU_CALLS = ["gpu_make", "gpu_drop", "gpu_write", "gpu_copy", "gpu_read", "gpu_kernel", "gpu_drop_kernel", "gpu_submit"];
+const GPU_CALLS = ["gpu_make", "gpu_drop", "gpu_write", "gpu_clear", "gpu_copy", "gpu_read", "gpu_kernel", "gpu_drop_kernel",
+  "gpu_submit"];
 
 /** An open archive. Calls change its state, where its methods have one. */
 export class Archive {
@@ -263,15 +140,20 @@ export class Archive {
 
   constructor(module) {
     const toGpu = (name) => [name, (...args) => this.#gpuCalls[name](...args)];
-    const instance = new WebAssembly.Instance(module, {
+    const imports = {
       wasi_snapshot_preview1: systemOf(() => this.#instance),
       hologram: {
         load: (code, bytes, count) => loadKernels(this.#instance, code, bytes, count),
         ...Object.fromEntries(GPU_CALLS.map(toGpu)),
       },
-    });
-    this.#instance = instance;
-    this.#native("_initialize");
+    };
+    try {
+      this.#instance = new WebAssembly.Instance(module, imports);
+      this.#instance.exports._initialize();
+    } catch (error) {
+      if (error instanceof RangeError) fail("out_of_memory", `no memory for another archive: ${error.message}`);
+      fail("unavailable", `the runtime is none for this hologram.js: ${error.message}`);
+    }
     /** What runs kernels: "wasm" or "webgpu". */
     this.device = "wasm";
     /** The device's name. */
@@ -306,13 +188,13 @@ export class Archive {
     return new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));
   }
 
-  async _read(source, full, onProgress) {
+  async _read(source, full, onProgress, signal) {
     await readInto(source, (bytes) => {
       if (bytes > 0xffff0000) fail("out_of_memory", `the archive has ${bytes} bytes, WebAssembly's memory at most 4 GiB`);
       const at = this.#native("hologram_reserve", bytes) >>> 0;
       if (at === 0) fail("out_of_memory", this.#text("hologram_message"));
       return () => new Uint8Array(this.#memory(), at, bytes);
-    }, onProgress);
+    }, onProgress, signal);
     this.#checked("hologram_open", full ? 1 : 0);
     const described = JSON.parse(this.#text("hologram_describe"));
     const array = (a) => ({ ...a, dtype: NAMES[a.dtype] ?? a.dtype });
@@ -326,8 +208,10 @@ export class Archive {
     }));
   }
 
-  async _useGpu(gpu, demanded, onProgress) {
+  async _useGpu(gpu, demanded, onProgress, signal) {
     this.reason = await this.#toGpu(gpu, demanded, onProgress);
+    if (signal?.aborted) this.close();
+    goOn(signal, "open");
     if (!this.reason || !demanded) return;
     this.close();
     fail("unavailable", `open: device "webgpu": ${this.reason}`);
@@ -366,8 +250,8 @@ export class Archive {
     if (!Object.hasOwn(this.methods, name))
       fail("not_found", `run: the archive has no method "${name}", but ${this.#names().join(", ") || "none"}`);
     const { inputs: wanted, results } = this.methods[name];
-    const given = wanted.map((input) => inputOf(inputs, input, name));
-    for (const extra of Object.keys(inputs))
+    const given = wanted.map((input) => inputOf(inputs ?? {}, input, name));
+    for (const extra of Object.keys(inputs ?? {}))
       if (!wanted.some((input) => input.name === extra))
         fail("invalid_argument", `run: "${name}" has no input "${extra}", but ${wanted.map((i) => i.name).join(", ")}`);
     if (!this.#gpu) {
@@ -455,11 +339,6 @@ function mapped(object, change) {
 }
 
 function inputOf(inputs, { name, dtype }, method) {
-  if (typeof inputs !== "object" || inputs === null || !Object.hasOwn(inputs, name))
-    fail("invalid_argument", `run: input "${name}" of "${method}" is missing`);
-  const given = inputs[name];
-  const made = given instanceof Tensor ? given : tensor(given, dtype);
-  if (made.dtype !== dtype)
-    fail("invalid_argument", `run: input "${name}" has the dtype ${made.dtype}, expected ${dtype}`);
-  return made;
+  if (!Object.hasOwn(inputs, name)) fail("invalid_argument", `run: input "${name}" of "${method}" is missing`);
+  return asTensor(inputs[name], dtype, `run: input "${name}" of "${method}"`);
 }

@@ -33,7 +33,7 @@ case $level in
   test)
     extras=dev,torch,test,docs,demo,examples
     system_packages+=(g++-aarch64-linux-gnu qemu-user libclang-rt-19-dev "${web_packages[@]}" nodejs
-                      chromium-headless-shell mesa-vulkan-drivers graphviz)
+                      node-typescript chromium-headless-shell mesa-vulkan-drivers graphviz)
     ;;
   docs)
     extras=dev,torch,docs
@@ -103,7 +103,7 @@ explain_packages() {
     "LLVM 19.1 (headers and static libraries), fmt >= 9.1, libb2, libxxhash, zlib and zstd (static libraries)," \
     "GoogleTest, Python >= 3.10 with its headers and the venv module; for wheels for AArch64 also" \
     "g++-aarch64-linux-gnu; for archives in browsers clang 19, lld 19, wasi-libc and libc++ 19 for wasm32; for the" \
-    "tests these, qemu-user, clang 19's run-time libraries (for libFuzzer), Node, Chromium and Mesa's software" \
+    "tests these, qemu-user, clang 19's run-time libraries (for libFuzzer), Node, TypeScript, Chromium and Mesa's software" \
     "Vulkan; for the site and the tests Graphviz; for the benchmarks Google Benchmark." \
     "ccache and mold are used when present." \
     "When they are installed, run the same command with HOLOGRAM_SKIP_SYSTEM=1."

@@ -2,10 +2,12 @@
 //
 // HOLOGRAM_CASES: a folder with cases.json, made by tests/torch/test_web.py.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { test } from "node:test";
 
-import { HologramError, Tensor, open, tensor } from "../hologram.js";
+import { Archive, HologramError, Tensor, open, tensor } from "../hologram.js";
 
 const folder = process.env.HOLOGRAM_CASES;
 const cases = JSON.parse(await readFile(`${folder}/cases.json`, "utf8"));
@@ -48,14 +50,17 @@ test("state goes back to what it is in the file", async () => {
 });
 
 test("types are those of what modules export", async () => {
+  const here = (file) => new URL(`../${file}`, import.meta.url);
+  const { exports, files } = JSON.parse(await readFile(here("package.json"), "utf8"));
   const names = (text, pattern) => [...text.matchAll(pattern)].map(([, name]) => name).sort();
-  for (const file of ["hologram", "wordpiece"]) {
-    const text = await readFile(new URL(`../${file}.d.ts`, import.meta.url), "utf8");
-    assert.deepEqual(names(text, /^export (?:class|function) (\w+)/gm), Object.keys(await import(`../${file}.js`)).sort());
-    if (file !== "hologram") continue;
+  for (const { types, default: file } of Object.values(exports)) {
+    const text = await readFile(here(types), "utf8");
+    assert.deepEqual(names(text, /^export (?:class|function) (\w+)/gm), Object.keys(await import(here(file))).sort(), file);
+    assert.ok(files.includes(types.slice(2)) && files.includes(file.slice(2)), file);
+    if (file !== "./hologram.js") continue;
     const archive = await open(model), members = names(text.slice(text.indexOf("class Archive")), /^ {2}(?:readonly )?(\w+)[(:]/gm);
-    assert.ok(members.length > 8);
-    for (const name of members) assert.ok(name in archive, name);
+    const has = [...Object.keys(archive), ...Object.getOwnPropertyNames(Archive.prototype)];
+    assert.deepEqual(members, has.filter((name) => name !== "constructor" && !name.startsWith("_")).sort());
     archive.close();
   }
 });
@@ -78,11 +83,40 @@ test("what callers get wrong is told", async () => {
   await assert.rejects(archive.run({ [name]: tensor([1], "int16") }), refused("invalid_argument", /dtype int16/));
   await assert.rejects(archive.run({ [name]: tensor([1], dtype) }), refused("invalid_argument", /shape \[1\]/));
   await assert.rejects(archive.run({ [name]: right }, "nothing"), refused("not_found", /no method "nothing"/));
-  assert.throws(() => tensor([[1, 2], [3]]), refused("invalid_argument", /different lengths/));
-  assert.throws(() => tensor([1, 2], "int128"), refused("invalid_argument", /dtype "int128"/));
+  await assert.rejects(archive.run(), refused("invalid_argument", /is missing/));
+  await assert.rejects(archive.run({ [name]: [["1"]] }), refused("invalid_argument", /input "x" of "forward": "1" is no float32/));
+  await assert.rejects(archive.run({ [name]: tensor([], dtype, [0, 24]) }), refused("invalid_argument", /batch is 0 .* expected 1 to 64/));
+  const changed = [new Tensor(dtype, sizes, right.data.slice()), new Tensor(dtype, sizes, right.data.slice())];
+  changed[0].shape[0] = 64;
+  structuredClone(changed[1].data.buffer, { transfer: [changed[1].data.buffer] });
+  for (const one of changed) await assert.rejects(archive.run({ [name]: one }), refused("invalid_argument", /elements, the data have/));
+  const nan = await archive.run({ [name]: tensor(new Float32Array(24).fill(NaN), dtype, [1, 24]) });
+  assert.ok(nan.result0.data.every(Number.isNaN));
   archive.close();
   await assert.rejects(archive.run({ [name]: right }), refused("invalid_argument", /closed/));
   await assert.rejects(open(`${folder}/missing.holo`), refused("not_found", /missing.holo/));
+  for (const source of [undefined, 5, {}]) await assert.rejects(open(source), refused("invalid_argument", /expected a URL/));
+  await assert.rejects(open(model, { runtime: new Uint8Array(9) }), refused("unavailable", /does not run/));
+  const empty = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0);
+  await assert.rejects(open(model, { runtime: empty }), refused("unavailable", /none for this hologram.js/));
+});
+
+test("loading ends where the server or the caller ends it, and says why", async () => {
+  const bytes = await readFile(model), half = bytes.length >> 1;
+  const server = createServer((request, response) => {
+    response.writeHead(request.url === "/no" ? 500 : 200, { "content-length": bytes.length });
+    response.write(bytes.subarray(0, half), () => request.url === "/broken" && response.destroy());
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = `http://127.0.0.1:${server.address().port}/`;
+  await assert.rejects(open(`${url}no`), refused("io", /says 500/));
+  await assert.rejects(open(await fetch(`${url}no`)), refused("io", /says 500/));
+  await assert.rejects(open(`${url}broken`), refused("io", new RegExp(`after ${half} of ${bytes.length} bytes: terminated`)));
+  const control = new AbortController(), onProgress = () => control.abort(new Error("enough"));
+  await assert.rejects(open(`${url}stalled`, { signal: control.signal, onProgress }), refused("cancelled", /enough/));
+  await assert.rejects(open(model, { signal: control.signal }), refused("cancelled", /enough/));
+  server.closeAllConnections();
+  server.close();
 });
 
 test("an index out of range names the operator", async () => {

@@ -6,29 +6,9 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 
 import { HologramError, open, tensor } from "../hologram.js";
+import { nothing } from "./nothing.mjs";
 
 const folder = process.env.HOLOGRAM_CASES;
-
-/** A device that computes nothing, but holds a runtime to its buffers. */
-function nothing() {
-  const inside = (buffer, offset, bytes) => {
-    if (!(offset % 4 === 0 && bytes % 4 === 0 && offset + bytes <= buffer.size)) throw new RangeError("beyond a buffer");
-  };
-  const pass = { setPipeline() {}, setBindGroup() {}, dispatchWorkgroups() {}, end() {} };
-  const encoder = {
-    beginComputePass: () => pass, finish: () => ({}),
-    copyBufferToBuffer: (from, at, to, toAt, bytes) => (inside(from, at, bytes), inside(to, toAt, bytes)),
-  };
-  const limits = { maxStorageBuffersPerShaderStage: 10, maxStorageBufferBindingSize: 1 << 27, maxBufferSize: 1 << 28 };
-  const device = {
-    limits, lost: new Promise(() => {}), destroy() {}, pushErrorScope() {}, popErrorScope: async () => null,
-    queue: { submit() {}, writeBuffer: (buffer, at, data, from, bytes) => inside(buffer, at, bytes ?? data.byteLength) },
-    createBuffer: ({ size }) => ({ size, destroy() {}, mapAsync: async () => {}, getMappedRange: () => new ArrayBuffer(size) }),
-    createCommandEncoder: () => encoder, createShaderModule: () => ({}), createBindGroup: () => ({}),
-    createComputePipelineAsync: async () => ({ getBindGroupLayout: () => ({}) }),
-  };
-  return { requestAdapter: async () => ({ limits, requestDevice: async () => device }) };
-}
 
 test("damage in every part is refused, and hostile files harm nothing", async () => {
   const { ids, files } = JSON.parse(await readFile(`${folder}/damaged.json`, "utf8"));

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -11,8 +12,12 @@ from typing import Any, Union
 from hologram.archive import load
 
 ISA, TEXTS = "wasm32-simd128", "wgsl"
-MODULES = ("hologram.js", "hologram.d.ts", "gpu.js", "wordpiece.js", "wordpiece.d.ts", "hologram_rt.wasm")
 _HERE = Path(__file__).resolve().parent
+
+
+def modules() -> list[str]:
+    """The files of the JavaScript module."""
+    return list(json.loads((_sources() / "package.json").read_text(encoding="utf-8"))["files"])
 
 
 def _sources() -> Path:
@@ -41,7 +46,7 @@ def export_web(archive: Union[str, os.PathLike[str]], folder: Union[str, os.Path
         opened.write_with_targets(place / "model.holo", [ISA, TEXTS])
     except NotImplementedError:  # of an archive that promises bits, say
         opened.write_with_targets(place / "model.holo", [ISA])
-    copies = {name: name for name in MODULES} | {f"pages/{page}.html": "index.html", "pages/page.css": "page.css"}
+    copies = {name: name for name in modules()} | {f"pages/{page}.html": "index.html", "pages/page.css": "page.css"}
     for name, to in copies.items():
         shutil.copyfile(sources / name, place / to)
     return {name: (place / name).stat().st_size for name in sorted(["model.holo", *copies.values()])}

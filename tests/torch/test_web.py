@@ -3,6 +3,7 @@ import base64
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from harness import module
+from hologram import web
 from hologram_torch import export
 from torch.export import Dim
 
@@ -180,14 +182,22 @@ def browse(folder, tmp_path, script, *options, query=""):
 
 SEARCH = """
 const post = (result) => fetch("/result", { method: "POST", body: JSON.stringify(result) });
+const at = (id) => document.getElementById(id), refusal = (demo) => demo.then(() => null, ({ code }) => code);
+const lines = () => [at("state").textContent, at("stage").textContent, at("cancel").textContent];
+const answers = [], stages = [];
 try {
-  const demo = await window.demo, answers = [];
+  new MutationObserver(() => stages.push(at("stage").textContent)).observe(at("stage"), { childList: true });
+  at("cancel").click();
+  const cancelled = [await refusal(window.demo), ...lines()];
+  at("cancel").click(); // tries again
+  const demo = await window.demo, page = performance.getEntriesByType("resource").map(({ name }) => name.split("/").at(-1));
   for (const question of demo.questions) {
     const { found, vector } = await demo.ask(question);
     const shown = document.querySelector("#answers h2").lastChild.textContent;
     answers.push({ question, title: found[0].title, shown, vector: [...vector] });
   }
-  await post({ answers, device: demo.archive.device, state: document.getElementById("state").textContent });
+  const { device } = demo.archive, [state, pill] = ["state", "device"].map((id) => at(id).textContent);
+  await post({ answers, cancelled, stages, page, device, state, pill });
 } catch (error) {
   await post({ error: String(error.stack ?? error) });
 }
@@ -197,7 +207,7 @@ try {
 def test_search_in_a_browser(tmp_path):
     """The demo's page finds what Python finds, with the real encoder."""
     needs()
-    search, web = pytest.importorskip("hologram_torch.demo.search"), pytest.importorskip("hologram_torch.demo.web")
+    search, demo = pytest.importorskip("hologram_torch.demo.search"), pytest.importorskip("hologram_torch.demo.web")
     try:
         tokenizer, encoder = search.load()
     except ImportError as error:
@@ -205,10 +215,15 @@ def test_search_in_a_browser(tmp_path):
     if CHROMIUM is None:
         pytest.skip("needs chromium (Debian's package chromium or chromium-headless-shell)")
     folder = tmp_path / "page"
-    assert web.main([str(folder)]) == 0
+    assert demo.main([str(folder)]) == 0
     result = browse(folder, tmp_path, SEARCH)
     assert "error" not in result, result["error"]
-    assert result["device"] == "wasm" and "by WebAssembly" in result["state"]
+    assert result["device"] == "wasm" and result["pill"] == "WebAssembly"
+    assert re.fullmatch(r"\d+ ms for this question of \d+ tokens, by WebAssembly", result["state"])
+    assert result["cancelled"] == ["cancelled", "open: you cancelled it", "The model is not loaded.", "Try again"]
+    total = (folder / "model.holo").stat().st_size / 2**20
+    assert f"Loading the model: {total:.0f} of {total:.0f} MiB" in result["stages"]
+    assert "worker.js" in result["page"] and "model.holo" not in result["page"]  # which the worker loads
     for (title, question), answer in zip(search.read("questions.txt"), result["answers"], strict=True):
         assert (answer["question"], answer["title"], answer["shown"]) == (question, title, title)
         with torch.no_grad():
@@ -255,108 +270,90 @@ ON_GPU = {
 }
 
 HOST = 'open: device "webgpu": {}'
-GPU = """
-import { HologramError, open, Tensor, tensor } from "./hologram.js";
-const post = (result) => fetch("/result", { method: "POST", body: JSON.stringify(result) });
-const arrays = { bool: Uint8Array, int64: BigInt64Array, float32: Float32Array, float16: Uint16Array, float64: Float64Array };
-const decoded = ({ dtype, shape, data }) =>
-  new Tensor(dtype, shape, new arrays[dtype](Uint8Array.from(atob(data), (c) => c.charCodeAt(0)).buffer));
-const encoded = ({ dtype, shape, data }) => {
-  const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-  return { dtype, shape, data: btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join("")) };
-};
-const refusal = (work) => Promise.resolve().then(work).then(() => null, ({ code, message }) => [code, message]);
-const run = (archive, { method, inputs }) =>
-  archive.run(Object.fromEntries(Object.entries(inputs).map(([name, t]) => [name, decoded(t)])), method);
-try {
-  const result = {}, progress = [];
-  for (const { file, calls } of await (await fetch("cases.json")).json()) {
-    let refused = null;
-    const onProgress = ({ stage }) => progress.push(stage);
-    const archive = await open(file, { device: "webgpu", onProgress }).catch(({ code, message }) => {
-      refused = [code, message];
-      return open(file);
-    });
-    const got = await Promise.all(calls.map((call) => run(archive, call)));
-    const { device, adapter } = archive;
-    const all = got.map((g) => Object.fromEntries(Object.entries(g).map(([n, t]) => [n, encoded(t)])));
-    result[file] = { device, adapter, refused, got: all };
-    if (file === "state.holo") {
-      archive.reset();
-      result.reset = encoded(Object.values(await run(archive, calls[0]))[0]);
-    }
-    if (file === "embedding.holo") {
-      result.far = await refusal(() => archive.run({ ids: tensor([[99, 1, 2]], "int64") }));
-      result.near = encoded(Object.values(await run(archive, calls[0]))[0]);
-      result.closed = await refusal(() => (archive.close(), run(archive, calls[0])));
-      const bytes = new Uint8Array(await (await fetch(file)).arrayBuffer()), text = new TextEncoder().encode("@compute");
-      let at = bytes.findIndex((_, i) => text.every((c, k) => bytes[i + k] === c));
-      bytes[at + 1] = 67;
-      result.damaged = [];
-      for (const verify of ["full", "index"]) result.damaged.push(await refusal(() => open(bytes, { device: "webgpu", verify })));
-      result.nowhere = await refusal(() => open(file, { device: "webgpu", gpu: null }));
-      result.chosen = (await open(file)).reason;
-    }
-  }
-  const { ids, files } = await (await fetch("damaged.json")).json(), all = await (await fetch("damaged.bin")).arrayBuffer();
-  const called = async (source, verify) => {
-    const archive = await open(source, { device: "webgpu", verify });
-    const { result0 } = await archive.run({ ids: tensor(ids, "int64") }).finally(() => archive.close());
-    return [...result0.data];
-  };
-  result.ends = [];
-  for (const { words, honest, begin, bytes } of files)
-    result.ends.push(await called(new Uint8Array(all, begin, bytes), honest ? "full" : "index").then(
-      () => ({ words, honest, code: "values" }),
-      (error) => ({ words, honest, code: error instanceof HologramError ? error.code : "other", message: String(error) })));
-  result.whole = await called("small.holo");
-  result.progress = [...new Set(progress)];
-  await post(result);
-} catch (error) {
-  await post({ error: String(error.stack ?? error) });
-}
+IN_PAGE = """
+import { results } from "./tests/gpu.mjs";
+const got = await results(location.href).catch((error) => ({ error: String(error.stack ?? error) }));
+await fetch("/result", { method: "POST", body: JSON.stringify(got) });
 """
 
 
-def test_wgsl_in_a_browser(tmp_path):
-    """Archives run on WebGPU, as far as their kernels are WGSL: within its tolerance what Python gives."""
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    """A page's folder with archives for GPUs, damaged ones too, and the module."""
     needs()
-    if CHROMIUM is None:
-        pytest.skip("needs chromium (Debian's package chromium or chromium-headless-shell)")
-    folder = tmp_path / "page"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("page")
     write_cases(folder, ON_GPU, [ISA, "wgsl"], reproducible=False)
     damaged.write_all(folder, [ISA, "wgsl"], 2, 4)
-    for name in ("hologram.js", "gpu.js", "hologram_rt.wasm"):
+    (folder / "tests").mkdir()
+    for name in (*web.modules(), "tests/gpu.mjs"):
         shutil.copyfile(ROOT / "js" / name, folder / name)
     (folder / "index.html").write_text("<!doctype html><html></html>")
-    result = browse(folder, tmp_path, GPU, *SOFTWARE_GPU)
+    return folder
+
+
+def in_chromium(folder, tmp_path):
+    if CHROMIUM is None:
+        pytest.skip("needs chromium (Debian's package chromium or chromium-headless-shell)")
+    result = browse(folder, tmp_path, IN_PAGE, *SOFTWARE_GPU)
     assert "error" not in result, result["error"]
-    cases = {c["file"]: c["calls"] for c in json.loads((folder / "cases.json").read_text())}
-    for file, calls in cases.items():
+    return result
+
+
+def in_deno(folder, tmp_path):
+    """On Mesa's software Vulkan."""
+    deno = pytest.importorskip("deno").find_deno_bin()
+    done = subprocess.run(
+        [deno, "run", "--allow-all", "--no-lock", "--no-remote", str(folder / "tests/gpu.mjs"), f"{folder.as_uri()}/"],
+        env=os.environ | {"DENO_DIR": str(tmp_path), "DENO_NO_UPDATE_CHECK": "1"}, capture_output=True, text=True, timeout=240,
+    )
+    if "WebGPU finds no adapter" in done.stdout + done.stderr:
+        pytest.skip("no Vulkan driver (Debian's package mesa-vulkan-drivers)")
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)
+
+
+def check_worker(worker, expected):
+    """What a worker gives is what the page's own thread gives, errors too."""
+    assert worker["devices"] == ["webgpu", "wasm"] and worker["methods"] == ["forward"] and worker["kept"]
+    assert worker["results"][0] == expected
+    np.testing.assert_allclose(decoded(worker["results"][1]), decoded(expected), atol=1e-6)
+    assert worker["far"][0] == "invalid_argument" and "index 99 is out of range" in worker["far"][1]
+    assert worker["unsendable"][0] == "invalid_argument" and "could not be cloned" in worker["unsendable"][1]
+    assert worker["missing"][0] == "not_found" and "missing.holo" in worker["missing"][1]
+    assert worker["cancelled"] == ["cancelled", "open: enough"]
+    assert worker["closed"] == [["invalid_argument", "the archive is closed"]] * 2
+
+
+@pytest.mark.parametrize("program, adapter", [(in_chromium, "google swiftshader"), (in_deno, "llvmpipe")])
+def test_wgsl_runs_on_webgpu(program, adapter, cases, tmp_path):
+    """Archives run on WebGPU, as far as their kernels are WGSL: within its tolerance what Python gives."""
+    result = program(cases, tmp_path)
+    listed = {c["file"]: c["calls"] for c in json.loads((cases / "cases.json").read_text())}
+    for file, calls in listed.items():
         for call, got in zip(calls, result[file]["got"], strict=True):
             for name, wanted in call["results"].items():
                 relative = 2e-3 if wanted["dtype"] == "float16" else 2e-6
                 np.testing.assert_allclose(decoded(got[name]), decoded(wanted), atol=2e-5, rtol=relative)
     on_gpu = ["encoder.holo", "mixed.holo", "embedding.holo", "state.holo"]
-    assert [file for file in cases if result[file]["device"] == "webgpu"] == on_gpu
-    assert "swiftshader" in result["encoder.holo"]["adapter"] and result["progress"] == ["archive", "kernels"]
+    assert [file for file in listed if result[file]["device"] == "webgpu"] == on_gpu
+    assert adapter in result["encoder.holo"]["adapter"] and result["progress"] == ["archive", "kernels"]
     words = 'method "forward" has a kernel of the host: f64 is no type of WGSL'
     assert result["net.holo"]["refused"] == ["unavailable", HOST.format(words)]
     assert result["layers.holo"]["refused"][1] == HOST.format("a recurrent layer is a loop of the host")
-    assert result["chosen"] == "google swiftshader is no GPU"
+    assert adapter in result["chosen"] and "is no GPU" in result["chosen"]
     assert result["nowhere"] == ["unavailable", HOST.format("there is no WebGPU here")]
     assert result["far"][0] == "invalid_argument" and "index 99 is out of range" in result["far"][1]
     assert result["near"] == result["embedding.holo"]["got"][0]["result0"]
     assert result["reset"] == result["state.holo"]["got"][0]["result0"]
     assert result["closed"] == ["invalid_argument", "the archive is closed"]
     assert all(code == "corrupt" and "checksum" in words for code, words in result["damaged"])
+    check_worker(result["worker"], result["near"])
     for end in result["ends"]:
         assert end["code"] in ("corrupt", "unsupported") if end["honest"] else end["code"] != "other", end
         assert "previous error" not in end.get("message", ""), end
     reworded = [end["code"] for end in result["ends"][-len(damaged.WORDS) :]]
     assert reworded == ["unavailable", "unavailable", "values", "corrupt", "internal"]
-    ids = torch.tensor(json.loads((folder / "damaged.json").read_text())["ids"])
+    ids = torch.tensor(json.loads((cases / "damaged.json").read_text())["ids"])
     np.testing.assert_allclose(result["whole"], damaged.Small().eval()(ids).detach().flatten(), atol=1e-6)
 
 
@@ -375,4 +372,20 @@ def test_export_web_of_any_archive(tmp_path, capsys):
 
 
 def test_module_is_small():
-    assert sum(p.stat().st_size for p in (ROOT / "js").glob("*.js")) <= 60 * 1024
+    """At most 60 KiB beside the runtime, and nothing that it imports from elsewhere."""
+    files = [ROOT / "js" / name for name in (*web.modules(), "package.json") if not name.endswith(".wasm")]
+    assert {p.name for p in files if p.suffix != ".json"} == {p.name for p in (ROOT / "js").glob("*.*s")}
+    assert sum(p.stat().st_size for p in files) <= 60 * 1024
+    imported = {name for p in files for name in re.findall(r"""(?:from|import\() ?["']([^"']+)""", p.read_text())}
+    assert {name for name in imported if not (ROOT / "js" / name).is_file()} == {"node:fs/promises"}
+
+
+def test_types_are_checked_by_their_compiler():
+    """A program in strict TypeScript, with lines that must not pass."""
+    needs("tsc")
+    strict = ["--strict", "--exactOptionalPropertyTypes", "--noUncheckedIndexedAccess", "--noUnusedLocals", "--noEmit"]
+    done = subprocess.run(
+        ["tsc", *strict, "--target", "es2022", "--module", "es2022", "--moduleResolution", "node16", str(ROOT / "js/tests/user.ts")],
+        capture_output=True, text=True, timeout=120,
+    )
+    assert done.returncode == 0, done.stdout

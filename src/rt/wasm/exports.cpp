@@ -251,6 +251,7 @@ HOLOGRAM_EXPORT(hologram_run) int32_t hologram_run() {
     std::vector<void*> results;
     for (const Block& b : c.inputs) inputs.push_back(b.data);
     for (const Block& b : c.results) results.push_back(b.data);
+    wasm::take_gpu_faults();  // of a call that failed on its way
     wasm::set_gpu_reads(true);
     c.faults = c.function->run(inputs, c.symbols, results,
                                c.function->has_state() ? s.session.get() : nullptr);

@@ -19,6 +19,8 @@ HOLOGRAM_IMPORT(gpu_make) uint32_t gpu_make(uint32_t bytes);
 HOLOGRAM_IMPORT(gpu_drop) void gpu_drop(uint32_t buffer);
 HOLOGRAM_IMPORT(gpu_write)
 void gpu_write(uint32_t buffer, uint32_t offset, const void* from, uint32_t bytes);
+/// Makes whole words zero.
+HOLOGRAM_IMPORT(gpu_clear) void gpu_clear(uint32_t buffer, uint32_t offset, uint32_t bytes);
 HOLOGRAM_IMPORT(gpu_copy)
 void gpu_copy(uint32_t from, uint32_t from_offset, uint32_t to, uint32_t offset, uint32_t bytes);
 /// The bytes are at `to` when the host language has waited for them.
@@ -89,6 +91,10 @@ class GpuMemory final : public Memory {
       gpu_read(number_of(source.buffer), source.offset, to, bytes);
     else if (!here)
       std::copy_n(static_cast<const char*>(from), bytes, static_cast<char*>(to));
+  }
+  void clear_words(void* words, size_t bytes) const {
+    const Place place = whole_words(words);
+    gpu_clear(number_of(place.buffer), static_cast<uint32_t>(place.offset), in_words(bytes));
   }
   void copy_later(void* to, const void* from, size_t bytes, Stream stream) override {
     copy(to, from, bytes, stream);
@@ -197,8 +203,7 @@ class GpuLauncher final : public Launcher {
       buffers = std::max(buffers, kernel_of(s).buffers.size());
     }
     spare_ = static_cast<std::byte*>(memory_.allocate(webgpu::spare_bytes(buffers), nullptr));
-    const uint32_t none = 0;
-    memory_.copy(spare_, &none, sizeof none, nullptr);
+    memory_.clear_words(spare_, sizeof(uint32_t));
   }
   ~GpuLauncher() override { memory_.deallocate(spare_, nullptr); }
   GpuLauncher(const GpuLauncher&) = delete;
@@ -237,9 +242,8 @@ class GpuLauncher final : public Launcher {
     for (const webgpu::Dispatched& d : batch.dispatches()) commands.add(d);
     commands.submit(batch.words());
     if (!faults_) return 0;
-    const uint32_t none = 0;
-    memory_.copy(&fault_words.emplace_back(0), spare_, sizeof none, nullptr);
-    memory_.copy(spare_, &none, sizeof none, nullptr);
+    memory_.copy(&fault_words.emplace_back(0), spare_, sizeof(uint32_t), nullptr);
+    memory_.clear_words(spare_, sizeof(uint32_t));
     return 0;
   }
 
