@@ -89,6 +89,15 @@ function(hologram_library folder)
   endforeach()
 endfunction()
 
+# hologram_vectors(<file> <option>...): one file compiled for an instruction set of x86-64, whichever the rest is for. Every
+# operation rounds for itself.
+function(hologram_vectors file)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    set_source_files_properties("${file}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+      COMPILE_OPTIONS "${ARGN};-O3;-ffp-contract=off;-fno-math-errno;-fno-trapping-math")
+  endif()
+endfunction()
+
 # hologram_hide_symbols(<target> <version script>): what the script does not name is not exported.
 # Symbols are bound at load time, so that a missing one fails the import and not a later call.
 function(hologram_hide_symbols target script)

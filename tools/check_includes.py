@@ -22,6 +22,7 @@ ORDER = [
     "atlas",
     "schedule",
     "interp",
+    "strips",
     "codegen",
     "gpu",
     "host",

@@ -1,8 +1,8 @@
 // bench/cpp/kernels.cpp: what compiling kernels costs, for programs as HOLOGRAM_DUMP=atlas writes
 // them.
 //
-// bench_kernels FILE...: for each, milliseconds of IR, passes and object, instructions of the LLVM
-// IR, those of its longest basic block, bytes of the object; the longest compile first.
+// bench_kernels [--quick] FILE...: for each, milliseconds of IR, passes and object, instructions of
+// the LLVM IR, those of its longest basic block, bytes of the object; the longest compile first.
 // HOLOGRAM_CPU_ISA chooses the instruction set.
 #include <algorithm>
 #include <cstdio>
@@ -37,9 +37,13 @@ int main(int count, char** files) {
   cpu::Target target = cpu::host_target();
   std::vector<Row> rows;
   cpu::Timing sum;
-  for (int k = 1; k < count; ++k) try {
+  const bool quick = count > 1 && std::string(files[1]) == "--quick";
+  const auto effort = quick ? codegen::Effort::quick : codegen::Effort::full;
+  for (int k = 1 + quick; k < count; ++k) try {
       Row row{files[k], {}, 0};
-      row.bytes = cpu::compile(atlas::assemble(read(files[k])), target, &row.timing).code.size();
+      const atlas::Program program = atlas::assemble(read(files[k]));
+      row.bytes =
+          cpu::compile(program, target, &row.timing, cpu::kernel_symbol, effort).code.size();
       sum.instructions += row.timing.instructions;
       sum.translate += row.total();
       rows.push_back(row);

@@ -59,11 +59,9 @@ class Backend {
 
   /// Code for a verified program (before expand_math), in a form that can be stored; see load().
   virtual std::string compile(const atlas::Program& program) const = 0;
-  /// The same in much less time, for code that computes the same bits more slowly; nothing where
-  /// that is no gain.
-  virtual std::optional<std::string> compile_quickly(const atlas::Program&) const {
-    return std::nullopt;
-  }
+  /// A kernel that is there in much less time and computes the same bits more slowly, for
+  /// quick_launcher(); nothing where that is no gain. One with a routine was not compiled at all.
+  virtual std::optional<Kernel> quick_kernel(const atlas::Program&) const { return std::nullopt; }
   /// Makes what compile() returned a kernel. Throws Error(corrupt) for anything else. A program
   /// without buffers: `code` is one kernel's piece of what image() laid out, and says all that is
   /// needed of its program; asked of devices' backends alone.

@@ -10,6 +10,10 @@
 
 namespace hologram {
 
+namespace strips {
+class Routine;
+}
+
 /// A kernel ready to run.
 struct Kernel {
   const void* code = nullptr;        ///< the backend's own: a function, a program
@@ -23,6 +27,7 @@ struct Kernel {
     size_t buffers, sizes;
   };
   std::optional<Takes> takes = {};
+  const strips::Routine* routine = nullptr;  ///< in place of code; `keep` owns it
 };
 
 /// What a launcher computed from sizes alone; good for every call with these sizes.

@@ -9,6 +9,7 @@
 
 #include "backend/steps.h"
 #include "host/context.h"
+#include "strips/routine.h"
 
 namespace hologram {
 
@@ -47,14 +48,12 @@ class NativeLauncher final : public Launcher {
   int32_t run_step(CallFrame& frame, const Prepared& prepared, size_t s) const override {
     fill(frame, prepared);
     if (frame.totals[s] <= 0) return 0;
-    const atlas::EntryStep& step = steps_[s];
-    const atlas::KernelFn function = function_of(step);
-    void* const* buffers = frame.buffers + step.first_buffer;
-    const int64_t* arguments = frame.arguments + step.first_argument;
+    const Callee callee = callee_of(frame, steps_[s]);
+    const int64_t* arguments = frame.arguments + steps_[s].first_argument;
     if (frame.totals[s] <= frame.grains[s])
-      return function(frame.context, buffers, arguments, 0, frame.totals[s]);
-    return frame.context->parallel_for(frame.context, function, buffers, arguments, frame.totals[s],
-                                       frame.grains[s]);
+      return callee.function(frame.context, callee.takes(), arguments, 0, frame.totals[s]);
+    return frame.context->parallel_for(frame.context, callee.function, callee.takes(), arguments,
+                                       frame.totals[s], frame.grains[s]);
   }
 
   size_t code_bytes() const override { return code_bytes_; }
@@ -69,6 +68,13 @@ class NativeLauncher final : public Launcher {
   struct Sizes : Prepared {
     std::vector<int64_t> totals, grains;  // by step
     std::vector<Group> groups;
+  };
+  // What a step calls: its kernel's code, or run_routine, which takes this for its buffers.
+  struct Callee {
+    atlas::KernelFn function;
+    void* const* buffers;
+    const strips::Routine* routine;
+    void* const* takes() const { return routine ? reinterpret_cast<void* const*>(this) : buffers; }
   };
   struct GroupCall {
     const NativeLauncher* launcher;
@@ -130,19 +136,29 @@ class NativeLauncher final : public Launcher {
       const atlas::EntryStep& step = call.launcher->steps_[s];
       own.launch = context->launch == 0 ? 0 : -(context->launch * 4096 + static_cast<int64_t>(k));
       const int64_t grain = call.frame->grains[s];
-      const int32_t status = call.launcher->function_of(step)(
-          &own, call.frame->buffers + step.first_buffer,
-          call.frame->arguments + step.first_argument, (begin - chunks[k]) * grain,
-          std::min(call.frame->totals[s], (until - chunks[k]) * grain));
+      const Callee callee = call.launcher->callee_of(*call.frame, step);
+      const int32_t status =
+          callee.function(&own, callee.takes(), call.frame->arguments + step.first_argument,
+                          (begin - chunks[k]) * grain,
+                          std::min(call.frame->totals[s], (until - chunks[k]) * grain));
       if (status != 0) return status;
       begin = until;
     }
     return 0;
   }
 
-  atlas::KernelFn function_of(const atlas::EntryStep& step) const {
-    return reinterpret_cast<atlas::KernelFn>(
-        const_cast<void*>(codes_[static_cast<size_t>(step.kernel)]));
+  static int32_t run_routine(const atlas::Context* context, void* const* callee_,
+                             const int64_t* symbols, int64_t begin, int64_t end) {
+    const auto& callee = *reinterpret_cast<const Callee*>(callee_);
+    return callee.routine->run(*context, callee.buffers, symbols, begin, end);
+  }
+
+  Callee callee_of(const CallFrame& frame, const atlas::EntryStep& step) const {
+    void* const* buffers = frame.buffers + step.first_buffer;
+    if (const strips::Routine* routine = steps_.kernel_of(step)->routine)
+      return {run_routine, buffers, routine};
+    const void* code = codes_[static_cast<size_t>(step.kernel)];
+    return {reinterpret_cast<atlas::KernelFn>(const_cast<void*>(code)), buffers, nullptr};
   }
 
   void fill(atlas::EntryFrame& frame, const Prepared& prepared) const {

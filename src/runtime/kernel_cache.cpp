@@ -55,7 +55,7 @@ bool KernelCache::is_made(const Fingerprint& key) const {
   return kernels_.made.contains(key);
 }
 
-// From the library or from disk, or compiled: quickly, or well and then put on disk.
+// From the library or from disk, or made quickly, or compiled well and then put on disk.
 std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
                                                 const Fingerprint& content, const Fingerprint& key,
                                                 bool quickly, KernelSource& source) {
@@ -72,12 +72,16 @@ std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt) throw;  // else it is compiled anew
     }
-  std::optional<std::string> quick = quickly ? backend_.compile_quickly(program) : std::nullopt;
-  const std::string code = quick ? std::move(*quick) : backend_.compile(program);
+  if (auto quick = quickly ? backend_.quick_kernel(program) : std::nullopt) {
+    source = quick->routine ? KernelSource::builtin : KernelSource::compiled;
+    ++(quick->routine ? builtin_ : misses_);
+    return std::make_shared<Kernel>(std::move(*quick));
+  }
+  const std::string code = backend_.compile(program);
   auto kernel = std::make_shared<Kernel>(backend_.load(program, code));
   source = KernelSource::compiled;
   ++misses_;
-  if (!quick) disk_.put(key, code);
+  disk_.put(key, code);
   return kernel;
 }
 

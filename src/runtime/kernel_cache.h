@@ -19,7 +19,7 @@ enum class KernelSource : uint8_t { memory, builtin, disk, compiled };
 /// Which kernel will do; every one computes the same bits.
 enum class Quality : uint8_t {
   best,
-  any,  ///< one that has to be compiled is made by Backend::compile_quickly, and not put on disk
+  any,  ///< one that has to be compiled may be Backend::quick_kernel, which is not put on disk
 };
 
 /// Thread-safe; nothing is compiled under a lock, and what several threads need at once is compiled

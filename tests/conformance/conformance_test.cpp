@@ -48,6 +48,52 @@ Case read(const std::filesystem::path& path) {
   return c;
 }
 
+// Programs that only copy, elements of each size: turned over, and backwards by odd steps between filled places.
+void add_copies(std::vector<Case>& cases) {
+  const std::pair<DType, const char*> types[] = {
+      {DType::u8, "0x41"}, {DType::f16, "0x3c00"}, {DType::i32, "0x7"}, {DType::f64, "0x3ff0000000000000"}};
+  for (const auto& [type, filling] : types) {
+    const std::string name(name_of(type));
+    cases.push_back({"copy_turned_" + name,
+                     atlas::assemble(fmt::format(R"(atlas block 1
+symbols 3
+buffer b0 {0} read [s0*s1*s2]
+buffer b1 {0} write [s0*s1*s2]
+loop parallel 3 lane i2
+axis i0 parallel [s0]
+axis i1 parallel [s1]
+axis i2 parallel [s2]
+stage point
+  %0 = load.{0} b0[i0*s1 + i1 + i2*s0*s1]
+  store.{0} b1[i0*s1*s2 + i1*s2 + i2], %0
+)",
+                                                 name)),
+                     {{0, 4, 3}, {4, 3, 0}, {1, 1, 1}, {2, 17, 33}, {3, 40, 16}}});
+    cases.push_back({"copy_filled_" + name,
+                     atlas::assemble(fmt::format(R"(atlas block 1
+symbols 2
+buffer b0 {0} read [3*s0*s1]
+buffer b1 {0} write [5*s0 + s0*s1]
+loop parallel 2 lane i1
+axis i0 parallel [s0]
+axis i1 parallel [s1 + 5]
+stage point
+  %0 = index [i1 - 2]
+  %1 = constant.i64 0x0
+  %2 = le.i64 %1, %0
+  %3 = index [s1]
+  %4 = lt.i64 %0, %3
+  %5 = bit_and.b8 %2, %4
+  %6 = load.{0} b0[3*i0*s1 - 3*i1 + 3*s1 + 3] if %5
+  %7 = constant.{0} {1}
+  %8 = select.{0} %5, %6, %7
+  store.{0} b1[5*i0 + i0*s1 + i1], %8
+)",
+                                                 name, filling)),
+                     {{0, 4}, {4, 0}, {1, 1}, {20, 37}}});
+  }
+}
+
 const std::vector<Case>& corpus() {
   static const auto* const all = [] {
     auto* cases = new std::vector<Case>;
@@ -70,6 +116,7 @@ const std::vector<Case>& corpus() {
     const std::vector<std::vector<int64_t>> orders{{3, 5, 5}, {0, 4, 4}, {2, 9, 1}, {4, 300, 20}};
     cases->push_back({"order", row_order(DType::f32, false), orders});
     cases->push_back({"order_descending", row_order(DType::i64, true), orders});
+    add_copies(*cases);
     cases->push_back({"scan", row_scan(Op::reduce_sum, DType::f32), matrices});
     return cases;
   }();

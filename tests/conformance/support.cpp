@@ -39,7 +39,8 @@ class QuickBackend final : public Backend {
   std::string_view name() const override { return "cpu_quickly"; }
   std::string code_key() const override { return "quickly " + cpu_->code_key(); }
   const schedule::Machine& machine() const override { return cpu_->machine(); }
-  std::string compile(const atlas::Program& program) const override { return cpu_->compile_quickly(program).value(); }
+  std::optional<Kernel> builtin(const atlas::Program& program, const Fingerprint&) const override { return cpu_->quick_kernel(program); }
+  std::string compile(const atlas::Program& program) const override { return cpu_->compile(program); }
   Kernel load(const atlas::Program& program, std::string_view code) const override { return cpu_->load(program, code); }
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps, std::span<const std::shared_ptr<const Kernel>> kernels,
                                      CodeStore&) const override {

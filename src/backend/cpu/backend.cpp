@@ -12,6 +12,7 @@
 #include "backend/native_launcher.h"
 #include "base/error.h"
 #include "builtin/kernels.h"
+#include "strips/routine.h"
 
 namespace hologram::cpu {
 namespace {
@@ -24,6 +25,13 @@ Kernel make_kernel(atlas::KernelFn function, Launch launch, std::shared_ptr<cons
           std::move(launch.unit_work),
           std::move(keep),
           code_bytes};
+}
+
+// The loops of this instruction set that came with the library; null where there are none.
+const strips::Vectors* vectors_of(const Target& target) {
+  return target.isa == Isa::avx512 ? strips::avx512_vectors()
+         : target.isa == Isa::avx2 ? strips::avx2_vectors()
+                                   : nullptr;
 }
 
 class CpuBackend : public Backend {
@@ -41,9 +49,10 @@ class CpuBackend : public Backend {
     return to_stored(cpu::compile(program, target_));
   }
 
-  std::optional<std::string> compile_quickly(const atlas::Program& program) const override {
-    return to_stored(
-        cpu::compile(program, target_, nullptr, kernel_symbol, codegen::Effort::quick));
+  std::optional<Kernel> quick_kernel(const atlas::Program& program) const override {
+    if (auto kernel = without_compiling(program)) return kernel;
+    return load(program, to_stored(cpu::compile(program, target_, nullptr, kernel_symbol,
+                                                codegen::Effort::quick)));
   }
 
   std::optional<Kernel> builtin(const atlas::Program& program,
@@ -111,6 +120,15 @@ class CpuBackend : public Backend {
   }
 
  private:
+  std::optional<Kernel> without_compiling(const atlas::Program& program) const {
+    const strips::Vectors* vectors = vectors_of(target_);
+    auto routine = vectors ? strips::routine_of(program, *vectors) : nullptr;
+    if (!routine) return std::nullopt;
+    Kernel kernel{nullptr, routine->total, Expr(1), routine->unit_work, routine};
+    kernel.routine = routine.get();
+    return kernel;
+  }
+
   Target target_;
   CpuMachine machine_;
   mutable EntriesInProgress entries_;

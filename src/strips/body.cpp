@@ -1,0 +1,207 @@
+// strips/body.cpp: running a body for the lanes of a strip.
+#include "strips/body.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "atlas/abi.h"
+#include "ir/scalar.h"
+
+namespace hologram::strips {
+namespace {
+
+// Calls f with a number type of so many bytes.
+template <class F>
+void by_bytes(int bytes, const F& f) {
+  if (bytes == 1) return f(uint8_t{});
+  if (bytes == 2) return f(uint16_t{});
+  if (bytes == 4) return f(uint32_t{});
+  f(uint64_t{});
+}
+
+}  // namespace
+
+void fill(char* out, uint64_t bits, int bytes, int64_t n) {
+  by_bytes(bytes,
+           [&]<class T>(T) { std::fill_n(reinterpret_cast<T*>(out), n, static_cast<T>(bits)); });
+}
+
+int64_t BodyPlan::strips(int axis, size_t axes, int64_t extent) const {
+  std::vector<int64_t> at(axes);
+  std::vector<Line> numbers(indices_.count());
+  int64_t count = 0;
+  for (int64_t& done = at[static_cast<size_t>(axis)]; done < extent; ++count)
+    done +=
+        indices_.evaluate(nullptr, at.data(), std::min(most_lanes, extent - done), numbers.data());
+  return count;
+}
+
+BodyRunner::BodyRunner(const BodyPlan& plan, char* memory)
+    : plan_(plan), numbers_(plan.indices_.count()) {
+  for (int64_t offset : plan.homes_) homes_.push_back(memory + offset);
+  values_ = homes_;
+  for (const BodyPlan::Constant& c : plan.constants_) {
+    char* at = homes_[static_cast<size_t>(c.value)];
+    if (c.bits.size() == 1)
+      fill(at, c.bits[0], c.bytes, most_lanes);
+    else
+      by_bytes(c.bytes, [&]<class T>(T) {
+        for (size_t k = 0; k < c.bits.size(); ++k)
+          reinterpret_cast<T*>(at)[k] = static_cast<T>(c.bits[k]);
+      });
+  }
+}
+
+void BodyRunner::run(Frame& frame, int64_t lanes) {
+  using Kind = BodyPlan::Kind;
+  for (const Step& s : plan_.steps_) {
+    const int64_t n = s.varies ? lanes : 1;
+    switch (s.kind) {
+      case Kind::compute:
+        s.function(home(s), arg(s, 0), s.args[1] < 0 ? nullptr : arg(s, 1),
+                   s.args[2] < 0 ? nullptr : arg(s, 2), n);
+        break;
+      case Kind::load:
+        load(s, frame, n);
+        break;
+      case Kind::store:
+        store(s, frame, n);
+        break;
+      case Kind::choose:
+        values_[static_cast<size_t>(s.out)] = arg(s, *arg(s, 0) ? 1 : 2);
+        break;
+      case Kind::splat: {
+        uint64_t bits = 0;
+        std::memcpy(&bits, arg(s, 0), s.bytes);
+        fill(home(s), bits, s.bytes, n);
+        break;
+      }
+      case Kind::predicate:
+        *home(s) = static_cast<char>(numbers_[static_cast<size_t>(s.number)].at);
+        break;
+      case Kind::index: {
+        const int64_t* at = positions(s, n);
+        std::copy_n(at, n, reinterpret_cast<int64_t*>(home(s)));
+        break;
+      }
+      case Kind::one_by_one:
+        one_by_one(s, frame, n);
+        break;
+      case Kind::clamp:
+        clamp(s, frame, n);
+        break;
+      case Kind::accumulator:
+        values_[static_cast<size_t>(s.out)] = frame.accumulators[static_cast<size_t>(s.number)];
+        break;
+      case Kind::accumulate:
+        accumulate(s, frame, n);
+        break;
+    }
+  }
+}
+
+const int64_t* BodyRunner::positions(const Step& s, int64_t n) {
+  if (positions_.empty()) positions_.resize(most_lanes);
+  const Line line = Indices::value(s.at, numbers_.data());
+  for (int64_t l = 0; l < n; ++l) positions_[static_cast<size_t>(l)] = line.at + l * line.step;
+  for (const BodyPlan::Scaled& v : s.values) {
+    const auto* value = reinterpret_cast<const int64_t*>(values_[static_cast<size_t>(v.value)]);
+    const Line factor = Indices::value(v.factor, numbers_.data());
+    for (int64_t l = 0; l < n; ++l)
+      positions_[static_cast<size_t>(l)] += (factor.at + l * factor.step) * value[v.varies ? l : 0];
+  }
+  return positions_.data();
+}
+
+void BodyRunner::load(const Step& s, const Frame& frame, int64_t n) {
+  char* out = home(s);
+  values_[static_cast<size_t>(s.out)] = out;
+  const char* guard = s.args[0] < 0 ? nullptr : arg(s, 0);
+  if (guard && !s.guard_varies) {
+    if (!*guard) return fill(out, 0, s.bytes, n);
+    guard = nullptr;
+  }
+  char* base = frame.buffers[static_cast<size_t>(s.number)];
+  const bool listed = !s.values.empty();
+  const Line line = listed ? Line{} : Indices::value(s.at, numbers_.data());
+  if (!listed && !guard && (line.step == 1 || n == 1) && !s.truth) {
+    char* from = base + line.at * s.bytes;
+    if (s.in_place)
+      values_[static_cast<size_t>(s.out)] = from;
+    else
+      std::memcpy(out, from, static_cast<size_t>(n * s.bytes));
+    return;
+  }
+  const int64_t* at = listed ? positions(s, n) : nullptr;
+  by_bytes(s.bytes, [&]<class T>(T) {
+    auto* to = reinterpret_cast<T*>(out);
+    const auto* from = reinterpret_cast<const T*>(base);
+    auto position = [&](int64_t l) { return at ? at[l] : line.at + l * line.step; };
+    if (guard)
+      for (int64_t l = 0; l < n; ++l) to[l] = guard[l] ? from[position(l)] : T{};
+    else if (at)
+      for (int64_t l = 0; l < n; ++l) to[l] = from[at[l]];
+    else if (line.step == 0)
+      std::fill_n(to, n, from[line.at]);
+    else
+      for (int64_t l = 0; l < n; ++l) to[l] = from[line.at + l * line.step];
+    if (s.truth)
+      for (int64_t l = 0; l < n; ++l) to[l] = to[l] != 0;
+  });
+}
+
+void BodyRunner::store(const Step& s, const Frame& frame, int64_t n) {
+  const char* guard = s.args[1] < 0 ? nullptr : arg(s, 1);
+  if (guard && !s.guard_varies) {
+    if (!*guard) return;
+    guard = nullptr;
+  }
+  char* base = frame.buffers[static_cast<size_t>(s.number)];
+  const bool listed = !s.values.empty();
+  const Line line = listed ? Line{} : Indices::value(s.at, numbers_.data());
+  if (!listed && !guard && (line.step == 1 || n == 1)) {
+    std::memmove(base + line.at * s.bytes, arg(s, 0), static_cast<size_t>(n * s.bytes));
+    return;
+  }
+  const int64_t* at = listed ? positions(s, n) : nullptr;
+  by_bytes(s.bytes, [&]<class T>(T) {
+    const auto* from = reinterpret_cast<const T*>(arg(s, 0));
+    auto* to = reinterpret_cast<T*>(base);
+    for (int64_t l = 0; l < n; ++l)
+      if (!guard || guard[l]) to[at ? at[l] : line.at + l * line.step] = from[l];
+  });
+}
+
+void BodyRunner::clamp(const Step& s, Frame& frame, int64_t n) {
+  const int64_t extent = Indices::value(s.at, numbers_.data()).at;
+  const auto* from = reinterpret_cast<const int64_t*>(arg(s, 0));
+  auto* to = reinterpret_cast<int64_t*>(home(s));
+  for (int64_t l = 0; l < n; ++l) {
+    const bool inside = from[l] >= 0 && from[l] < extent;
+    if (!inside) frame.sticky |= atlas::index_out_of_range;
+    to[l] = inside ? from[l] : 0;
+  }
+}
+
+// Divisions of integers and other rare operations, of which there are no loops.
+void BodyRunner::one_by_one(const Step& s, Frame& frame, int64_t n) {
+  bool error = false;
+  const auto count = static_cast<size_t>(ir::info(s.op).arity);
+  const auto from = static_cast<size_t>(size_of(s.type));
+  for (int64_t l = 0; l < n; ++l) {
+    uint64_t args[3] = {};
+    for (size_t k = 0; k < count; ++k)
+      std::memcpy(&args[k], arg(s, static_cast<int>(k)) + static_cast<size_t>(l) * from, from);
+    const uint64_t out = ir::eval_scalar(s.op, s.type, std::span(args, count), s.to, &error);
+    std::memcpy(home(s) + l * s.bytes, &out, s.bytes);
+  }
+  if (error) frame.sticky |= atlas::integer_division_by_zero;
+}
+
+void BodyRunner::accumulate(const Step& s, const Frame& frame, int64_t n) {
+  char* running = frame.accumulators[static_cast<size_t>(s.number)];
+  s.function(running, running, arg(s, 0), nullptr, n);
+  std::memcpy(home(s), running, static_cast<size_t>(n * s.bytes));
+}
+
+}  // namespace hologram::strips

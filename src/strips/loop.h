@@ -1,0 +1,13 @@
+// strips/loop.h: loop blocks.
+#pragma once
+
+#include "strips/routine.h"
+
+namespace hologram::strips {
+
+/// `program`: one behind expand_math.
+std::shared_ptr<const Routine> loop_routine(const atlas::Program& program, const Vectors& vectors);
+std::shared_ptr<const Routine> product_routine(const atlas::Program& program,
+                                               const Vectors& vectors);
+
+}  // namespace hologram::strips

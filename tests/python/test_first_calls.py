@@ -1,0 +1,85 @@
+# tests/python/test_first_calls.py: first calls by the loops that come with the library, and their bits
+"""What no compiler had time for gives the bits of what one made. Each instruction set has loops of its own: the test runs this file."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import hologram
+from hologram._jit import Jitted
+
+ISAS = ("avx512", "avx2")
+
+
+def floats(*shape):
+    """Numbers of all sizes, among them infinities, NaN and both zeros."""
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    flat = x.reshape(-1)
+    flat[:: max(1, flat.size // 7)] *= np.float32(1e30)
+    flat[1::97], flat[2::101], flat[3::103], flat[4::107] = np.inf, np.nan, 0.0, -0.0
+    return x
+
+
+def matrix(*shape):
+    return np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def norm(x, scale, bias):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(1e-5)) * scale + bias
+
+
+INTEGERS = np.random.default_rng(3).integers(-(1 << 40), 1 << 40, (37, 300))
+ROWS = {
+    "pad": (lambda x: np.pad(x.transpose(2, 0, 1)[:, ::-1], ((0, 0), (1, 2), (2, 0)), constant_values=7), floats(70, 30, 90)),
+    "functions": (lambda x: np.tanh(x) + np.exp(-x) * np.log1p(np.abs(x)) + np.arctan(x), floats(3, 5000)),
+    "extremes": (lambda x, y: np.minimum(x, y) + np.fmax(x, y) * np.sign(x) - np.floor(y), floats(40, 100), floats(100, 40).T),
+    "choices": (lambda x, y: np.where((x < y) | np.isnan(x), x, np.where(x == y, 2, y)) * (x != x), floats(40, 100), floats(40, 1)),
+    "integers": (lambda x: ((x ^ 12345) << 3) + np.maximum(x >> 2, -x) * (x & 255) + np.abs(~x), INTEGERS),
+    "conversions": (lambda x: (x * 1000).astype(np.int32) + (x > 0) + x.astype(np.float64).astype(np.int64), matrix(9, 70)),
+    "rows": (softmax, floats(60, 129)),
+    "normal": (norm, matrix(50, 384), matrix(384), matrix(384)),
+    "columns": (lambda x: x.sum(axis=0) + x.max(axis=0) * x.min(axis=0), matrix(9000, 70)),
+    "few columns": (lambda x: (x * x).sum(axis=(0, 1)) * np.prod(x[:50, 0], axis=0), matrix(300, 5, 3)),
+    "a long row": (lambda x: np.array([x.sum(), x.max(), x.min()]), matrix(3, 30000)),
+    "windows": (lambda x: np.lib.stride_tricks.sliding_window_view(x, (3, 3)).max(axis=(2, 3)), floats(50, 70)),
+    "joined": (lambda x, y: np.concatenate([x, y * 2, x[:, ::3]], axis=1), floats(40, 100), floats(40, 17)),
+    "found": (lambda x, i: x[np.abs(i) % 300] * 2, floats(300, 60), INTEGERS[0, :77]),
+    "product": (lambda x, w, b: np.maximum(x @ w + b, 0), matrix(100, 500), matrix(500, 70), matrix(70)),
+    "vector": (lambda x, w: (x * 2) @ w, matrix(1, 1000), matrix(1000, 515)),
+    "products": (lambda x, y: softmax(x @ y.transpose(0, 2, 1)) @ y, matrix(4, 30, 20), matrix(4, 50, 20)),
+    "nothing": (lambda x: x @ x.T + 1, matrix(5, 0)),
+}  # fmt: skip
+
+
+def compare():
+    for name, (f, *arrays) in ROWS.items():
+        quick, good = Jitted(f, False, False, quickly=True), hologram.jit(f)
+        first, want = quick(*arrays), good(*arrays)
+        reports = quick.reports()
+        assert [r["compiled"] for r in reports] == [0], f"{name}: {reports}"
+        assert np.array_equal(first, want, equal_nan=True), name
+        quick.finish()
+        assert np.array_equal(quick(*arrays), want, equal_nan=True), name
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_first_calls_compile_nothing_and_have_the_bits_of_good_kernels(isa, tmp_path):
+    environment = os.environ | {"HOLOGRAM_CPU_ISA": isa, "HOLOGRAM_CACHE_DIR": str(tmp_path)}
+    probe = subprocess.run([sys.executable, "-c", "import hologram; hologram._core.shared_runtime(None)"], env=environment)
+    if probe.returncode:
+        pytest.skip(f"this machine has no {isa}")
+    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+if __name__ == "__main__":
+    compare()
