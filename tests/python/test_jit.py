@@ -708,7 +708,7 @@ def test_kernels_made_quickly_are_exchanged_while_calls_go_on():
     with ThreadPoolExecutor(3) as threads:
         want = quick(X, Y)
         (report,) = quick.reports()
-        assert report["compiled"] > 0 and quick.unfinished
+        assert report["memory_hits"] == 0 and quick.unfinished
         calls = [threads.submit(lambda: [quick(X, Y) for _ in range(300)]) for _ in range(2)]
         quick.finish()
         for results in calls:
