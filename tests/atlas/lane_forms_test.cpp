@@ -8,6 +8,7 @@
 #include "atlas/lanes.h"
 #include "ir/scalar.h"
 #include "support/paths.h"
+#include "support/refusal.h"
 
 namespace hologram::test {
 namespace {
@@ -91,14 +92,7 @@ TEST(LaneForms, DocumentedProgramsAreReal) {
 }
 
 TEST(LaneForms, AssemblerSaysWhere) {
-  auto message = [](const std::string& text) {
-    try {
-      lane(text);
-      return std::string();
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-  };
+  auto message = [](const std::string& text) { return refusal([&] { lane(text); }); };
   EXPECT_EQ(message("ad.f32 r0, r1, r2\n"), "line 2, column 1: unknown instruction \"ad.f32\"");
   EXPECT_EQ(message("add.f33 r0, r1, r2\n"), "line 2, column 1: unknown type \"f33\"");
   EXPECT_EQ(message("add r0, r1, r2\n"), "line 2, column 1: expected a type");

@@ -84,14 +84,9 @@ TEST_F(CudaCubins, WhatIsNoRefusalKeepsItsWords) {
     SCOPED_TRACE(error);
     Runtime fresh("cuda");
     inject("load", error);
-    try {
-      fresh.kernels().get(bytes());
-      ADD_FAILURE();
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), error == 2 ? ErrorCode::out_of_memory : ErrorCode::internal);
-      EXPECT_TRUE(std::string_view(e.what()).starts_with("cuda: loading a kernel: ")) << e.what();
-      EXPECT_TRUE(std::string_view(e.what()).ends_with(fmt::format("(error {})", error))) << e.what();
-    }
+    const std::string words =
+        test::refusal([&] { fresh.kernels().get(bytes()); }, error == 2 ? ErrorCode::out_of_memory : ErrorCode::internal);
+    EXPECT_TRUE(words.starts_with("cuda: loading a kernel: ") && words.ends_with(fmt::format("(error {})", error))) << words;
     inject("nothing", 0);
     const int64_t before = assembled();
     EXPECT_NO_THROW(fresh.kernels().get(bytes()));
@@ -113,12 +108,8 @@ TEST_F(CudaCubins, ABrokenContextIsNoRefusal) {
   EXPECT_EQ(add(out, whole), "");
   inject("kernel", 0);
   EXPECT_EQ(add(out, fresh), "cuda: waiting for the device: unspecified launch failure (error 719)");
-  try {
-    fresh.kernels().get(bytes());
-    ADD_FAILURE();
-  } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "cuda: loading a kernel: unspecified launch failure (error 719)");
-  }
+  EXPECT_EQ(test::refusal([&] { fresh.kernels().get(bytes()); }, ErrorCode::internal),
+            "cuda: loading a kernel: unspecified launch failure (error 719)");
   EXPECT_NE(add(out, fresh).find("unspecified launch failure (error 719)"), std::string::npos);
   inject("context", 0);
   EXPECT_EQ(add(out, fresh), "");
@@ -159,15 +150,8 @@ TEST_F(CudaCubins, AnAssemblerIsChosenByItsVersion) {
   set("HOLOGRAM_CUDA_ASSEMBLER", "driver");
   EXPECT_FALSE(cuda::find_assembler(80, 12040).has_value());
   set("HOLOGRAM_CUDA_ASSEMBLER", "/bin/true");
-  try {
-    cuda::find_assembler(80, 12040);
-    ADD_FAILURE();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::unavailable);
-    EXPECT_STREQ(e.what(),
-                 "HOLOGRAM_CUDA_ASSEMBLER: /bin/true is no ptxas that runs here; expected a path "
-                 "or \"driver\"");
-  }
+  EXPECT_EQ(test::refusal([] { cuda::find_assembler(80, 12040); }, ErrorCode::unavailable),
+            "HOLOGRAM_CUDA_ASSEMBLER: /bin/true is no ptxas that runs here; expected a path or \"driver\"");
 }
 
 // $CUDA_HOME and PATH, the newest that serves.
@@ -230,13 +214,9 @@ TEST_F(CudaCubins, ARealAssemblersCodeCanBeShown) {
     }
   }
   EXPECT_TRUE(assemble(*assembler, "no PTX", 80).cubin.empty());
-  try {
-    set("HOLOGRAM_CUDA_ASSEMBLER", "driver");
-    Runtime("cuda").backend().dump(program, "sass");
-    ADD_FAILURE();
-  } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "HOLOGRAM_DUMP=sass: no ptxas was found; HOLOGRAM_CUDA_ASSEMBLER names one");
-  }
+  set("HOLOGRAM_CUDA_ASSEMBLER", "driver");
+  EXPECT_EQ(test::refusal([&] { Runtime("cuda").backend().dump(program, "sass"); }, ErrorCode::unavailable),
+            "HOLOGRAM_DUMP=sass: no ptxas was found; HOLOGRAM_CUDA_ASSEMBLER names one");
 }
 
 }  // namespace

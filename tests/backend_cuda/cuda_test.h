@@ -22,6 +22,7 @@
 #include "support/corpus.h"
 #include "support/differential.h"
 #include "support/paths.h"
+#include "support/refusal.h"
 
 namespace hologram::test {
 
@@ -123,13 +124,7 @@ class CudaBackend : public CudaDevice {
   }
   // What making the backend throws.
   static std::string refusal(const char* name = "cuda") {
-    try {
-      make_backend(name);
-      return "";
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ErrorCode::unavailable);
-      return e.what();
-    }
+    return test::refusal([&] { make_backend(name); }, ErrorCode::unavailable);
   }
   // x + y of n numbers; what it throws.
   static std::string add(std::vector<float>& out, Runtime& runtime = CudaBackend::runtime()) {

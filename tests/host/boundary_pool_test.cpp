@@ -11,21 +11,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "support/refusal.h"
 
 namespace {
 using namespace hologram::host;
-using hologram::Error;
-using hologram::ErrorCode;
-
-template <class Body>
-std::string error_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.code() == ErrorCode::invalid_argument ? e.what() : "another code";
-  }
-  return "no error";
-}
+using hologram::test::refusal;
 
 TEST(BoundaryPool, StorageIsContiguousAlignedAndWritable) {
   BoundaryPool pool;
@@ -49,10 +39,10 @@ TEST(BoundaryPool, AddressesAndOffsetsAreInverse) {
 }
 
 TEST(BoundaryPool, AddressesOutOfRangeAreErrors) {
-  EXPECT_EQ(error_of([] { boundary_offset({96, 0, 0}); }), "boundary_offset: class must be 0…95, got 96");
-  EXPECT_EQ(error_of([] { boundary_offset({0, 48, 0}); }), "boundary_offset: page must be 0…47, got 48");
-  EXPECT_EQ(error_of([] { boundary_offset({0, 0, -1}); }), "boundary_offset: byte must be 0…255, got -1");
-  EXPECT_EQ(error_of([] { boundary_address(boundary_bytes); }), "boundary_address: offset must be below 1179648, got 1179648");
+  EXPECT_EQ(refusal([] { boundary_offset({96, 0, 0}); }), "boundary_offset: class must be 0…95, got 96");
+  EXPECT_EQ(refusal([] { boundary_offset({0, 48, 0}); }), "boundary_offset: page must be 0…47, got 48");
+  EXPECT_EQ(refusal([] { boundary_offset({0, 0, -1}); }), "boundary_offset: byte must be 0…255, got -1");
+  EXPECT_EQ(refusal([] { boundary_address(boundary_bytes); }), "boundary_address: offset must be below 1179648, got 1179648");
 }
 
 TEST(BoundaryPool, LocatesPointers) {
@@ -95,15 +85,15 @@ TEST(BoundaryPool, AnyNumberOfAllocationsOverTime) {
 
 TEST(BoundaryPool, WrongClassesAreErrors) {
   BoundaryPool pool;
-  EXPECT_EQ(error_of([&] { pool.free(5); }), "BoundaryPool::free: class 5 is not allocated");
-  EXPECT_EQ(error_of([&] { pool.allocate_class(-1); }), "BoundaryPool::allocate_class: class must be 0…95, got -1");
-  EXPECT_EQ(error_of([&] { pool.allocate(97); }), "BoundaryPool::allocate: count must be 1…96, got 97");
-  EXPECT_EQ(error_of([&] { pool.free(95, 2); }), "BoundaryPool::free: classes 95…96 are not in 0…95");
-  EXPECT_EQ(error_of([&] { pool.export_class(0); }), "BoundaryPool::export_class: class 0 is not allocated");
-  EXPECT_EQ(error_of([&] { (void)pool.data(96); }), "BoundaryPool::data: class must be 0…95, got 96");
+  EXPECT_EQ(refusal([&] { pool.free(5); }), "BoundaryPool::free: class 5 is not allocated");
+  EXPECT_EQ(refusal([&] { pool.allocate_class(-1); }), "BoundaryPool::allocate_class: class must be 0…95, got -1");
+  EXPECT_EQ(refusal([&] { pool.allocate(97); }), "BoundaryPool::allocate: count must be 1…96, got 97");
+  EXPECT_EQ(refusal([&] { pool.free(95, 2); }), "BoundaryPool::free: classes 95…96 are not in 0…95");
+  EXPECT_EQ(refusal([&] { pool.export_class(0); }), "BoundaryPool::export_class: class 0 is not allocated");
+  EXPECT_EQ(refusal([&] { (void)pool.data(96); }), "BoundaryPool::data: class must be 0…95, got 96");
   // A run with one class that is not owned frees nothing.
   ASSERT_TRUE(pool.allocate_class(10) && pool.allocate_class(12));
-  EXPECT_EQ(error_of([&] { pool.free(10, 3); }), "BoundaryPool::free: class 11 is not allocated");
+  EXPECT_EQ(refusal([&] { pool.free(10, 3); }), "BoundaryPool::free: class 11 is not allocated");
   EXPECT_TRUE(pool.busy(10));
   EXPECT_TRUE(pool.busy(12));
 }
@@ -118,8 +108,8 @@ TEST(BoundaryPool, AViewKeepsItsClassBusy) {
   auto second = pool.export_class(0);
   pool.free(0);
   EXPECT_TRUE(pool.busy(0));
-  EXPECT_EQ(error_of([&] { pool.free(0); }), "BoundaryPool::free: class 0 is not allocated");
-  EXPECT_EQ(error_of([&] { pool.export_class(0); }), "BoundaryPool::export_class: class 0 is not allocated");
+  EXPECT_EQ(refusal([&] { pool.free(0); }), "BoundaryPool::free: class 0 is not allocated");
+  EXPECT_EQ(refusal([&] { pool.export_class(0); }), "BoundaryPool::export_class: class 0 is not allocated");
   EXPECT_FALSE(pool.allocate_class(0));
   EXPECT_EQ(pool.allocate(), 1);
   view.reset();

@@ -177,15 +177,6 @@ def test_transposed_with_strides(kernel, stride, padding, more, size, last, out)
         assert len(kernels) == 1  # which puts the kinds where they belong
 
 
-@pytest.mark.parametrize("channels", [3, 16, 40])
-def test_depthwise(channels):
-    def f(x, w, b):
-        y = F.conv2d(x, w, b, stride=2, padding=1, groups=channels)
-        return F.relu6(y) + 1
-
-    native(f, normal(2, channels, 13, 12), normal(channels, 1, 3, 3, seed=1), normal(channels))
-
-
 @pytest.mark.parametrize(
     "into, channels, kernel, stride, size, batch",
     [(3, 32, 3, 2, (24, 32), 2), (1, 16, 3, 1, (9, 14), 1), (4, 32, 2, 2, (12, 16), 3), (2, 16, (3, 5), (1, 2), (7, 24), 1)],
@@ -430,14 +421,6 @@ def test_kinds_of_pixels_are_joined_apart_from_sums(size):
     assert "reduce" not in str(joined) and "dot_general" in str(joined)
     for a, b in zip(got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("kernel, stride, padding", [(1, 2, 0), (2, 2, 0), (3, (3, 4), 1), (5, 2, 2), (3, (1, 2), 1)])
-def test_gradients_of_strides(kernel, stride, padding):
-    def f(x, w):
-        return F.conv2d(x, w, None, stride, padding, groups=2)
-
-    check_gradients(f, normal(2, 8, 11, 10), normal(12, 4, kernel, kernel, seed=1))
 
 
 POOLS = {

@@ -4,18 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "ir/scalar.h"
+#include "support/refusal.h"
 
 namespace hologram::ir {
 namespace {
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 class GraphTest : public testing::Test {
  protected:
@@ -73,26 +65,26 @@ TEST_F(GraphTest, ShapesAndTypesAreInferred) {
   EXPECT_EQ(g.make(Op::take, {x, indices}, {.ints = {1}})->shape, (Shape{2, 3, s0, 8}));
   Value own = g.parameter(8, DType::i64, {2, 5}, {5, 1});
   EXPECT_EQ(g.make(Op::take, {x, own}, {.ints = {1, 1}})->shape, (Shape{2, 5, 8}));
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(test::refusal([&] {
               g.make(Op::take, {x, indices}, {.ints = {1, 1}});
             }),
             "take: the first 1 dimensions of the indices [3, s0] are not those of [2, s0, 8]");
-  EXPECT_EQ(message_of([&] { g.make(Op::take, {x, own}, {.ints = {0, 1}}); }), "take: batch 1 is outside [0, 0]");
+  EXPECT_EQ(test::refusal([&] { g.make(Op::take, {x, own}, {.ints = {0, 1}}); }), "take: batch 1 is outside [0, 0]");
 }
 
 TEST_F(GraphTest, ErrorsNameTheOpAndTheExpectation) {
   Value x = p(0, {2, 3}), y = p(1, {3, 2}), i = p(2, {2, 3}, DType::i32);
-  EXPECT_EQ(message_of([&] { g.binary(Op::add, x, y); }), "add: operand 1 is f32[3, 2], expected f32[2, 3] like operand 0");
-  EXPECT_EQ(message_of([&] { g.unary(Op::exp, i); }), "exp: is not defined on i32");
-  EXPECT_EQ(message_of([&] { g.reshape(x, {7}); }), "reshape: cannot turn f32[2, 3] (6 elements) into [7] (7)");
-  EXPECT_EQ(message_of([&] { g.reduce(Op::reduce_sum, x, {2}); }), "reduce_sum: axis 2 is outside [0, 2)");
-  EXPECT_EQ(message_of([&] { g.make(Op::add, {x}); }), "add: takes 2 operands, got 1");
-  EXPECT_EQ(message_of([&] { g.slice(x, {0, 2}, {2, 2}, {}); }), "slice: elements 2 to 3 along axis 1 of f32[2, 3] are out of bounds");
-  EXPECT_EQ(message_of([&] { g.make(Op::neg, {x}, {.ints = {1}}); }), "neg: has no integer attributes, got 1");
-  EXPECT_EQ(message_of([&] { g.make(Op::dot_general, {x, x}); }), "dot_general: inner dimensions of f32[2, 3] and f32[2, 3] differ");
-  EXPECT_EQ(message_of([&] { g.make(Op::neg, {x}, {}, DType::f64); }), "neg: the result is f32, not f64");
-  EXPECT_EQ(message_of([&] { g.constant(DType::b8, 2); }), "constant: value 0x2 is not a truth value");
-  EXPECT_EQ(message_of([&] { g.make(Op::neg, {nullptr}); }), "neg: operand 0 is null");
+  EXPECT_EQ(test::refusal([&] { g.binary(Op::add, x, y); }), "add: operand 1 is f32[3, 2], expected f32[2, 3] like operand 0");
+  EXPECT_EQ(test::refusal([&] { g.unary(Op::exp, i); }), "exp: is not defined on i32");
+  EXPECT_EQ(test::refusal([&] { g.reshape(x, {7}); }), "reshape: cannot turn f32[2, 3] (6 elements) into [7] (7)");
+  EXPECT_EQ(test::refusal([&] { g.reduce(Op::reduce_sum, x, {2}); }), "reduce_sum: axis 2 is outside [0, 2)");
+  EXPECT_EQ(test::refusal([&] { g.make(Op::add, {x}); }), "add: takes 2 operands, got 1");
+  EXPECT_EQ(test::refusal([&] { g.slice(x, {0, 2}, {2, 2}, {}); }), "slice: elements 2 to 3 along axis 1 of f32[2, 3] are out of bounds");
+  EXPECT_EQ(test::refusal([&] { g.make(Op::neg, {x}, {.ints = {1}}); }), "neg: has no integer attributes, got 1");
+  EXPECT_EQ(test::refusal([&] { g.make(Op::dot_general, {x, x}); }), "dot_general: inner dimensions of f32[2, 3] and f32[2, 3] differ");
+  EXPECT_EQ(test::refusal([&] { g.make(Op::neg, {x}, {}, DType::f64); }), "neg: the result is f32, not f64");
+  EXPECT_EQ(test::refusal([&] { g.constant(DType::b8, 2); }), "constant: value 0x2 is not a truth value");
+  EXPECT_EQ(test::refusal([&] { g.make(Op::neg, {nullptr}); }), "neg: operand 0 is null");
 }
 
 TEST_F(GraphTest, OperandsHaveOneOrder) {

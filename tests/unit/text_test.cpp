@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/graph.h"
+#include "support/refusal.h"
 #include "unit/random_graph.h"
 
 namespace hologram::ir {
@@ -10,13 +11,7 @@ namespace {
 
 std::string error_of(std::string_view text) {
   Graph g;
-  try {
-    parse(text, g);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
-    return e.what();
-  }
-  return "no error";
+  return test::refusal([&] { parse(text, g); });
 }
 
 constexpr std::string_view example =
