@@ -36,6 +36,17 @@ int64_t BodyPlan::strips(int axis, size_t axes, int64_t extent) const {
   return count;
 }
 
+void run_epilogue(BodyRunner& epilogue, Frame& frame, size_t axis, int64_t from, int64_t count,
+                  float* row) {
+  for (int64_t done = 0; done < count;) {
+    frame.axes[axis] = from + done;
+    frame.accumulators[0] = reinterpret_cast<char*>(row + done);
+    const int64_t n = epilogue.begin(frame, std::min(most_lanes, count - done));
+    epilogue.run(frame, n);
+    done += n;
+  }
+}
+
 BodyRunner::BodyRunner(const BodyPlan& plan, char* memory)
     : plan_(plan), numbers_(plan.indices_.count()) {
   for (int64_t offset : plan.homes_) homes_.push_back(memory + offset);

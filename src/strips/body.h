@@ -1,6 +1,7 @@
 // strips/body.h: bodies of block programs, run for the lanes of a strip at once.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -136,6 +137,23 @@ class BodyRunner {
   std::vector<char*> homes_, values_;
   std::vector<int64_t> positions_;
 };
+
+/// Calls f(first, n) for each strip of `count` lanes of an axis, behind the body.
+template <class F>
+void for_each_strip(BodyRunner& body, Frame& frame, size_t axis, int64_t from, int64_t count,
+                    const F& f) {
+  for (int64_t done = 0; done < count;) {
+    frame.axes[axis] = from + done;
+    const int64_t n = body.begin(frame, std::min(most_lanes, count - done));
+    body.run(frame, n);
+    f(done, n);
+    done += n;
+  }
+}
+
+/// Runs an epilogue for a row of results along an axis.
+void run_epilogue(BodyRunner& epilogue, Frame& frame, size_t axis, int64_t from, int64_t count,
+                  float* row);
 
 /// out[l] = bits, of so many bytes.
 void fill(char* out, uint64_t bits, int bytes, int64_t n);

@@ -1,5 +1,5 @@
 // strips/loop.cpp: loop blocks.
-#include "strips/loop.h"
+#include "strips/blocks.h"
 
 #include <algorithm>
 

@@ -4,8 +4,8 @@
 
 #include "atlas/order.h"
 #include "base/error.h"
+#include "strips/blocks.h"
 #include "strips/body.h"
-#include "strips/loop.h"
 
 namespace hologram::strips {
 namespace {
@@ -174,29 +174,17 @@ class ProductRun {
   }
   int64_t sums_size() const { return aligned(p_.rows_ * up(p_.columns_, width_) * 4); }
 
-  // Calls f(first, n, value) for each strip of a body along an axis.
-  template <class F>
-  void strips(BodyRunner& body, size_t axis, int64_t from, int64_t count, const F& f) {
-    for (int64_t done = 0; done < count;) {
-      frame_.axes[axis] = from + done;
-      const int64_t n = body.begin(frame_, std::min(most_lanes, count - done));
-      body.run(frame_, n);
-      f(done, n);
-      done += n;
-    }
-  }
-
   void compute_left(int64_t row, int64_t rows) {
     const auto last = static_cast<atlas::ValueId>(p_.left_->size() - 1);
     const int64_t lines = p_.along_rows_ ? depth_ : rows, lanes = p_.along_rows_ ? rows : depth_;
     const int64_t pitch = p_.along_rows_ ? p_.rows_ : depth_;
     for (int64_t line = 0; line < lines; ++line) {
       frame_.axes[p_.along_rows_ ? k_ : m_] = p_.along_rows_ ? line : row + line;
-      strips(*left_body_, p_.along_rows_ ? m_ : k_, p_.along_rows_ ? row : 0, lanes,
-             [&](int64_t first, int64_t n) {
-               std::memcpy(left_ + line * pitch + first, left_body_->value(last),
-                           static_cast<size_t>(n) * 4);
-             });
+      for_each_strip(*left_body_, frame_, p_.along_rows_ ? m_ : k_, p_.along_rows_ ? row : 0, lanes,
+                     [&](int64_t first, int64_t n) {
+                       std::memcpy(left_ + line * pitch + first, left_body_->value(last),
+                                   static_cast<size_t>(n) * 4);
+                     });
     }
   }
 
@@ -209,7 +197,7 @@ class ProductRun {
       auto place = [&](int64_t c) {
         return right_ + (c / width_ * depth_ + k) * width_ + c % width_;
       };
-      strips(*right_body_, n_, column, columns, [&](int64_t first, int64_t n) {
+      for_each_strip(*right_body_, frame_, n_, column, columns, [&](int64_t first, int64_t n) {
         const auto* value = reinterpret_cast<const float*>(right_body_->value(last));
         for (int64_t c = 0; c < n;) {
           const int64_t some = std::min(n - c, width_ - (first + c) % width_);
@@ -243,13 +231,7 @@ class ProductRun {
     const int64_t pitch = up(columns, width_);
     for (int64_t m = 0; m < rows; ++m) {
       frame_.axes[m_] = row + m;
-      for (int64_t done = 0; done < columns;) {
-        frame_.axes[n_] = column + done;
-        frame_.accumulators[0] = reinterpret_cast<char*>(sums_ + m * pitch + done);
-        const int64_t n = epilogue_->begin(frame_, std::min(most_lanes, columns - done));
-        epilogue_->run(frame_, n);
-        done += n;
-      }
+      run_epilogue(*epilogue_, frame_, n_, column, columns, sums_ + m * pitch);
     }
   }
 

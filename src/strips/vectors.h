@@ -36,6 +36,11 @@ struct Vectors {
   /// a[c[l]], an element of 4 or 8 bytes of the table `a` of a power of two minus one in *b; null.
   VectorFn (*find_lookup)(int bytes);
   void (*product)(const Tile& tile);
+  /// B^T d B of n channels (atlas::ProductBlock): pixel p has them at pixels + p * n, matrix i gets
+  /// them at out + i * pitch.
+  void (*winograd_in)(const float* pixels, float* out, int64_t pitch, int64_t n);
+  /// A^T s A of n columns: matrix i has them at sums + i * pitch, pixel p gets them at out + p * n.
+  void (*winograd_out)(const float* sums, int64_t pitch, float* out, int64_t n);
   int width;  ///< of the panels that `product` reads
 };
 

@@ -71,6 +71,27 @@ def compare():
         assert np.array_equal(quick(*arrays), want, equal_nan=True), name
 
 
+def compare_convolution():
+    """3 x 3, by Winograd's transforms; sums that are not finite are the direct ones."""
+    try:
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError:
+        return
+    shape = (1, 32, 11, 10)
+    tensors = [numpy_helper.from_array(matrix(32, 32, 3, 3), "w"), numpy_helper.from_array(matrix(32), "b")]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])]
+    path = os.path.join(os.environ["HOLOGRAM_CACHE_DIR"], "convolution.onnx")
+    onnx.save(helper.make_model(helper.make_graph(nodes, "convolution", values[:1], values[1:], tensors)), path)
+    call, plain, special = hologram.from_onnx(path)._function, matrix(*shape), matrix(*shape)
+    special[0, 3, 4, 5], special[0, 7, 9, 9] = np.inf, 3e38
+    first = [call(x)[0] for x in (plain, special)]
+    assert [np.isfinite(y).all() for y in first] == [True, False] and [r["compiled"] for r in call.reports()] == [0]
+    call.finish()
+    assert all(np.array_equal(call(x)[0], y, equal_nan=True) for x, y in zip((plain, special), first, strict=True))
+
+
 @pytest.mark.parametrize("isa", ISAS)
 def test_first_calls_compile_nothing_and_have_the_bits_of_good_kernels(isa, tmp_path):
     environment = os.environ | {"HOLOGRAM_CPU_ISA": isa, "HOLOGRAM_CACHE_DIR": str(tmp_path)}
@@ -83,3 +104,4 @@ def test_first_calls_compile_nothing_and_have_the_bits_of_good_kernels(isa, tmp_
 
 if __name__ == "__main__":
     compare()
+    compare_convolution()
