@@ -4,13 +4,23 @@
 #include "gpu/points.h"
 
 namespace hologram::gpu {
+namespace {
 
-AttentionSizes sizes_of(const atlas::AttentionBlock& block) {
-  const auto extent = [&](int axis) {
-    return points_of(block.axes, block.batch_rank + axis, block.batch_rank + axis + 1);
-  };
-  return {extent(0), extent(1), extent(2), extent(3),
-          atlas::find_key_bounds(block.score, block.batch_rank)};
+// Of an axis behind the batch's.
+Expr extent(const auto& block, int axis) {
+  return points_of(block.axes, block.batch_rank + axis, block.batch_rank + axis + 1);
+}
+
+}  // namespace
+
+AttentionSizes sizes_of(const atlas::AttentionBlock& b) {
+  return {extent(b, 0), extent(b, 1), extent(b, 2), extent(b, 3),
+          atlas::find_key_bounds(b.score, b.batch_rank)};
+}
+
+AttentionGradSizes sizes_of(const atlas::AttentionGradBlock& b) {
+  return {extent(b, 0), extent(b, 1), extent(b, 2),
+          extent(b, 3), extent(b, 4), atlas::find_key_bounds(b.score, b.batch_rank + 1)};
 }
 
 }  // namespace hologram::gpu

@@ -13,4 +13,11 @@ struct AttentionSizes {
 };
 AttentionSizes sizes_of(const atlas::AttentionBlock& block);
 
+/// The same of its gradients; members share keys.
+struct AttentionGradSizes {
+  Expr members, queries, keys, depth, width;
+  atlas::KeyBounds bounds;
+};
+AttentionGradSizes sizes_of(const atlas::AttentionGradBlock& block);
+
 }  // namespace hologram::gpu

@@ -3,15 +3,16 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "backend/notes.h"
 
 namespace hologram::cuda {
 
 /// Of all kernels and launchers of a backend. Thread-safe.
-class Log {
+class Log : public Notes {
  public:
   std::atomic<uint64_t> host_runs{0};       ///< steps that the host's kernels ran
   std::atomic<uint64_t> graph_launches{0};  ///< runs of launches that were one graph
@@ -25,15 +26,6 @@ class Log {
             {"wide_launches", wide_launches},
             {"refused_maps", refused_maps}};
   }
-
-  /// For a log and for who asks for the device. What is said already is not said again; of very
-  /// many notes only the first are kept.
-  void note(std::string words);
-  std::vector<std::string> notes() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::vector<std::string> notes_;
 };
 
 }  // namespace hologram::cuda

@@ -65,16 +65,9 @@ GradFactors grad_factors(const atlas::AttentionGradBlock& b, const AttentionGrad
 
 AttentionGradPlan plan_attention_grad(const atlas::Program& program) {
   const atlas::AttentionGradBlock& b = program.attention_grad();
-  auto extent = [&](int axis) {
-    return gpu::points_of(b.axes, b.batch_rank + axis, b.batch_rank + axis + 1);
-  };
   AttentionGradPlan p;
+  static_cast<gpu::AttentionGradSizes&>(p) = gpu::sizes_of(b);
   p.type = compute_type(b.operand_type);
-  p.members = extent(0);
-  p.queries = extent(1);
-  p.keys = extent(2);
-  p.depth = extent(3);
-  p.width = extent(4);
   p.rows = 64;
   p.steps = heads_at_most(p, narrow_heads) ? 32 : 16;
   p.columns = widest_sums;
@@ -89,7 +82,6 @@ AttentionGradPlan plan_attention_grad(const atlas::Program& program) {
   const bool keys = !b.dk.instrs.empty() || !b.dv.instrs.empty();
   p.key_units = keys ? units(GradShare::keys) : Expr(0);
   p.query_units = b.dq.instrs.empty() ? Expr(0) : units(GradShare::queries) * p.members;
-  p.bounds = atlas::find_key_bounds(b.score, b.batch_rank + 1);
   return p;
 }
 

@@ -2,8 +2,8 @@
 // here.
 #pragma once
 
-#include "atlas/blocks/attention_keys.h"
 #include "atlas/program.h"
+#include "gpu/attention.h"
 
 namespace hologram::cuda {
 
@@ -11,14 +11,12 @@ namespace hologram::cuda {
 /// a member, whose dq it sums over keys.
 enum class GradShare : uint8_t { keys, queries };
 
-struct AttentionGradPlan {
+struct AttentionGradPlan : gpu::AttentionGradSizes {
   DType type;         ///< of all arithmetic
   bool tensor_cores;  ///< all five products are theirs
   int rows, steps;    ///< of a tile of scores: of what is the CTA's, and of what it sums over
   int columns;        ///< of results that a CTA sums
-  Expr members, queries, keys, depth, width;
   Expr key_units, query_units;  ///< CTAs of each share, those of keys first
-  atlas::KeyBounds bounds;
 
   Expr tiles(GradShare share) const;
   Expr panels(GradShare share) const;

@@ -1,18 +1,18 @@
-// backend/cuda/log.cpp: notes, each once.
-#include "backend/cuda/log.h"
+// backend/notes.cpp: notes, each once.
+#include "backend/notes.h"
 
 #include <algorithm>
 
 #include "base/notices.h"
 
-namespace hologram::cuda {
+namespace hologram {
 namespace {
 
 constexpr size_t most_notes = 64;
 
 }  // namespace
 
-void Log::note(std::string words) {
+void Notes::note(std::string words) {
   while (!words.empty() && (words.back() == '\n' || words.back() == ' ')) words.pop_back();
   notice(words);
   std::lock_guard lock(mutex_);
@@ -20,9 +20,9 @@ void Log::note(std::string words) {
     notes_.push_back(std::move(words));
 }
 
-std::vector<std::string> Log::notes() const {
+std::vector<std::string> Notes::notes() const {
   std::lock_guard lock(mutex_);
   return notes_;
 }
 
-}  // namespace hologram::cuda
+}  // namespace hologram
