@@ -1,6 +1,7 @@
 # tests/python/test_webgpu.py: executors over wgpu-native; skipped where it finds no adapter
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -87,6 +88,12 @@ def test_operations_leave_the_hosts_values():
             np.testing.assert_array_equal(got, wanted, name)
         got, wanted = both("vector_add", X, X[::-1].copy())
         np.testing.assert_array_equal(got, wanted)
+
+
+@adapter
+def test_the_probe_measures_exp():
+    words = hologram._core.Runtime("webgpu").description
+    assert 0 <= int(re.search(r"exp\(\) within (\d+) ulp", words)[1]) <= 3 + 2 * 88  # WGSL's bound
 
 
 @adapter

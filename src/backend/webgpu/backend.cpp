@@ -2,6 +2,7 @@
 #include "backend/webgpu/backend.h"
 
 #include "backend/beside_host.h"
+#include "backend/notes.h"
 #include "backend/registry.h"
 #include "backend/webgpu/kernel.h"
 #include "backend/webgpu/launch.h"
@@ -34,8 +35,7 @@ class WebBackend final : public BesideHost {
   std::string compile(const atlas::Program& program) const override {
     if (const auto module = render(program)) return std::string(rendered) + module->text;
     if (!host_)
-      fail(ErrorCode::unsupported, "webgpu: {}",
-           wgsl::why_unrendered(program).value_or("more buffers than a kernel takes"));
+      fail(ErrorCode::unsupported, "webgpu: {}", why_left(program));
     return std::string(on_host) + host_->compile(program);
   }
 
@@ -46,6 +46,7 @@ class WebBackend final : public BesideHost {
     kernel->num_symbols = static_cast<size_t>(program.num_symbols);
     if (code.starts_with(on_host) && host_) {
       kernel->host = load_on_host(program, code.substr(on_host.size()));
+      notes_.note(fmt::format("webgpu: kernels run on the host: {}", why_left(program)));
     } else {
       auto module = render(program);
       if (!module || !code.starts_with(rendered) || code.substr(rendered.size()) != module->text)
@@ -68,9 +69,10 @@ class WebBackend final : public BesideHost {
             {"uploaded_bytes", memory_.uploaded_bytes()},
             {"staged_bytes", memory_.staged_bytes()}};
   }
+  std::vector<std::string> notes() const override { return notes_.notes(); }
   std::string describe() const override {
     const Limits& l = device_.limits;
-    return fmt::format(
+    std::string out = fmt::format(
         "{}, by {} ({}); wgpu-native from {}; {}; storage buffers a kernel: {}; bytes a binding: "
         "{}; "
         "bytes of a workgroup: {}; f16: {}; subgroups: {}; memory of the host: {}",
@@ -79,6 +81,8 @@ class WebBackend final : public BesideHost {
         device_.subgroups ? fmt::format("{} to {}", device_.least_subgroup, device_.most_subgroup)
                           : "no",
         device_.unified ? "yes" : "no");
+    for (const std::string& note : notes()) out += "\n" + note;
+    return out;
   }
   std::optional<std::string> dump(const atlas::Program& program,
                                   std::string_view stage) const override {
@@ -91,6 +95,9 @@ class WebBackend final : public BesideHost {
   // Nothing: the program is left to the host.
   std::optional<wgsl::Module> render(const atlas::Program& program) const {
     return render_within(program, device_.limits.storage_buffers);
+  }
+  static std::string why_left(const atlas::Program& program) {
+    return wgsl::why_unrendered(program).value_or("more buffers than a kernel takes");
   }
   // One of an archive's (lay_out). What its writer left to the host may be rendered here.
   Kernel load_stored(std::string_view code) const {
@@ -121,6 +128,7 @@ class WebBackend final : public BesideHost {
   mutable DeviceMemory memory_;
   const WebMachine machine_;
   mutable Counts counts_;
+  mutable Notes notes_;
   mutable std::once_flag probed_;
   mutable Facts facts_;
 };

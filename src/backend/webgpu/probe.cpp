@@ -1,10 +1,13 @@
 // backend/webgpu/probe.cpp: the kernel that asks an adapter about its floats.
 #include "backend/webgpu/probe.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <span>
 
 #include "backend/webgpu/kernel.h"
 
@@ -26,17 +29,34 @@ fn main() {
   let s = x[5] + x[8];
   y[7] = s - x[5];
   y[8] = x[5] / x[9];
+  for (var k = 0u; k < 512; k++) { y[9 + k] = exp(x[10 + k]); }
 }
 )";
+constexpr size_t asked = 10, answered = 9, exponents = 512;  // that precede, and that exp() is of
+
+// Such that results are normal.
+float exponent(size_t k) { return -87 + 175 * static_cast<float>(k) / exponents; }
+
+int64_t most_ulps(std::span<const float> got) {
+  int64_t most = 0;
+  for (size_t k = 0; k < got.size(); ++k) {
+    const auto nearest = static_cast<float>(std::exp(static_cast<double>(exponent(k))));
+    most = std::max(most, std::abs(int64_t{std::bit_cast<int32_t>(got[k])} -
+                                   std::bit_cast<int32_t>(nearest)));
+  }
+  return most;
+}
 
 }  // namespace
 
 Facts probe(DeviceMemory& memory) {
   const DeviceContext& device = memory.context();
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  const std::array<float, 10> x{1 + 0x1p-12f, 1 + 0x1p-11f, 0x1p-100f, 0x1p-30f, std::nanf(""), 1,
-                                infinity,     infinity,     0x1p-30f,  3};
-  std::array<float, 9> y{};
+  std::array<float, asked + exponents> x{1 + 0x1p-12f,   1 + 0x1p-11f, 0x1p-100f, 0x1p-30f,
+                                         std::nanf(""), 1,            infinity,  infinity,
+                                         0x1p-30f,      3};
+  for (size_t k = 0; k < exponents; ++k) x[asked + k] = exponent(k);
+  std::array<float, answered + exponents> y{};
   wgsl::Module module;
   module.text = question;
   module.dispatches.push_back({.entry = "main", .units = Expr(1), .rounds = {}, .buffers = {}});
@@ -78,7 +98,8 @@ Facts probe(DeviceMemory& memory) {
           .nan_wins = std::isnan(y[5]),
           .infinities = std::isnan(y[6]),
           .reassociates = y[7] != 0,
-          .divides = std::bit_cast<uint32_t>(y[8]) == 0x3eaaaaabu};
+          .divides = std::bit_cast<uint32_t>(y[8]) == 0x3eaaaaabu,
+          .exp_ulps = most_ulps(std::span(y).subspan(answered))};
 }
 
 std::string words_of(const Facts& f) {
@@ -86,9 +107,9 @@ std::string words_of(const Facts& f) {
   return fmt::format(
       "fma() fused: {}; a * b - c fused: {}; subnormals: {}; NaN != NaN: {}; NaN + 1 is NaN: {}; "
       "max(NaN, 1) is NaN: {}; infinity - infinity is NaN: {}; (a + b) - a taken for b: {}; "
-      "1 / 3 correctly rounded: {}",
+      "1 / 3 correctly rounded: {}; exp() within {} ulp",
       yes(f.fused), yes(f.contracts), yes(f.subnormals), yes(f.nan_differs), yes(f.nan_stays),
-      yes(f.nan_wins), yes(f.infinities), yes(f.reassociates), yes(f.divides));
+      yes(f.nan_wins), yes(f.infinities), yes(f.reassociates), yes(f.divides), f.exp_ulps);
 }
 
 }  // namespace hologram::webgpu

@@ -18,6 +18,8 @@ struct Facts {
   bool infinities = false;    ///< infinity - infinity is NaN
   bool reassociates = false;  ///< (a + b) - a is b
   bool divides = false;       ///< 1 / 3 is the nearest float
+  /// How far exp() is off at most, in units of the nearest float's last place.
+  int64_t exp_ulps = 0;
 };
 
 /// Runs the kernel once.

@@ -1,14 +1,54 @@
 // backend/webgpu/wgsl/attention.cpp: attention, a workgroup for each query, online over keys.
+#include "backend/webgpu/wgsl/attention.h"
+
 #include <cstdlib>
 
-#include "backend/webgpu/wgsl/blocks.h"
 #include "base/error.h"
-#include "gpu/attention.h"
 
 namespace hologram::webgpu::wgsl {
+
+int64_t depth_of(const Expr& depth) {
+  constexpr int64_t most = 1024;
+  if (!gpu::at_most(depth, most)) unrendered("attention of depth {}", depth.str());
+  return depth.constant_value();
+}
+
+std::string element(Unit& unit, Scope scope, const atlas::Body& body,
+                    std::initializer_list<std::pair<size_t, std::string>> axes) {
+  for (const auto& [axis, at] : axes) scope.axes[static_cast<int>(axis)] = at;
+  BodyWriter writer(unit, scope);
+  writer.write(body);
+  return writer.last();
+}
+
 namespace {
 
-constexpr int64_t most_depth = 1024;
+// Sums of it and a coordinate have 32 bits.
+bool is_small(const Expr& offset) {
+  constexpr int64_t most = int64_t{1} << 30;
+  return !offset.is_const() || std::abs(offset.constant_value()) <= most;
+}
+
+}  // namespace
+
+void write_key_range(Unit& unit, const Scope& scope, size_t query_axis, const Expr& keys,
+                     const atlas::KeyBounds& bounds, bool causal) {
+  const std::string& query = scope.axes.at(static_cast<int>(query_axis));
+  std::string begin = "0", behind = index_text(unit, keys, scope);
+  if (causal) behind = fmt::format("min({}, {} + 1)", behind, query);
+  const auto& [first, last] = bounds;
+  auto at = [&](const atlas::KeyBound& bound) {
+    const std::string offset = index_text(unit, bound.offset, scope);
+    return bound.by_query ? fmt::format("{} + {}", query, offset) : offset;
+  };
+  if (first && is_small(first->offset))
+    begin = fmt::format("max({}, 0) / {} * {}", at(*first), workgroup, workgroup);
+  if (last && is_small(last->offset)) behind = fmt::format("min({}, {} + 1)", behind, at(*last));
+  unit.line("let begin = {};", begin);
+  unit.line("let behind = {};", behind);
+}
+
+namespace {
 
 class AttentionWriter {
  public:
@@ -17,8 +57,8 @@ class AttentionWriter {
         b_(b),
         sizes_(gpu::sizes_of(b)),
         query_(static_cast<size_t>(b.batch_rank)),
-        depth_(number_of(sizes_.depth)),
-        width_(number_of(sizes_.values)) {}
+        depth_(depth_of(sizes_.depth)),
+        width_(depth_of(sizes_.values)) {}
 
   void write() {
     unit_.entry("main", gpu::points_of(b_.axes, 0, b_.batch_rank + 1), workgroup, true,
@@ -28,29 +68,17 @@ class AttentionWriter {
   }
 
  private:
-  static int64_t number_of(const Expr& depth) {
-    if (!gpu::at_most(depth, most_depth)) unrendered("attention of depth {}", depth.str());
-    return depth.constant_value();
-  }
-  int64_t sums() const { return (width_ + workgroup - 1) / workgroup; }
-
-  // The element of an operand's body at this key and place of the depth.
-  std::string operand(const atlas::Body& body, const std::string& key, size_t axis,
-                      const std::string& at) {
-    Scope scope = scope_;
-    if (!key.empty()) scope.axes[static_cast<int>(query_ + 1)] = key;
-    scope.axes[static_cast<int>(axis)] = at;
-    BodyWriter writer(unit_, scope);
-    writer.write(body);
-    return writer.last();
-  }
+  int64_t sums() const { return columns_of(width_); }
 
   void write_main() {
     write_coordinates(unit_, scope_, b_.axes, 0, query_ + 1, "unit");
-    find_keys();
+    write_key_range(unit_, scope_, query_, sizes_.keys, sizes_.bounds, b_.causal);
     const std::string q = unit_.shared("query", DType::f32, std::max<int64_t>(depth_, 1));
-    unit_.block([&] { unit_.line("{}[d] = {};", q, operand(b_.q, "", query_ + 2, "d")); },
-                "for (var d = i32(lane); d < {}; d = d + {})", depth_, workgroup);
+    unit_.block(
+        [&] {
+          unit_.line("{}[d] = {};", q, element(unit_, scope_, b_.q, {{query_ + 2, "d"}}));
+        },
+        "for (var d = i32(lane); d < {}; d = d + {})", depth_, workgroup);
     scores_ = unit_.shared("scores", DType::f32, workgroup);
     cells_ = unit_.shared("cells", DType::f32, workgroup);
     unit_.line("var top: f32 = {}(0xff800000u);", unit_.helper("special"));
@@ -63,28 +91,6 @@ class AttentionWriter {
     write_lse();
   }
 
-  // No others count: what a causal query and its score's body leave out for certain.
-  void find_keys() {
-    const std::string& query = scope_.axes[static_cast<int>(query_)];
-    std::string begin = "0", behind = index_text(unit_, sizes_.keys, scope_);
-    if (b_.causal) behind = fmt::format("min({}, {} + 1)", behind, query);
-    const auto& [first, last] = sizes_.bounds;
-    auto at = [&](const atlas::KeyBound& bound) {
-      const std::string offset = index_text(unit_, bound.offset, scope_);
-      return bound.by_query ? fmt::format("{} + {}", query, offset) : offset;
-    };
-    if (first && is_small(first->offset))
-      begin = fmt::format("max({}, 0) / {} * {}", at(*first), workgroup, workgroup);
-    if (last && is_small(last->offset)) behind = fmt::format("min({}, {} + 1)", behind, at(*last));
-    unit_.line("let begin = {};", begin);
-    unit_.line("let behind = {};", behind);
-  }
-  // Sums of it and a coordinate have 32 bits.
-  static bool is_small(const Expr& offset) {
-    constexpr int64_t most = int64_t{1} << 30;
-    return !offset.is_const() || std::abs(offset.constant_value()) <= most;
-  }
-
   void key_block(const std::string& q) {
     unit_.line("let key = first + i32(lane);");
     unit_.line("var score: f32 = {}(0xff800000u);", unit_.helper("special"));
@@ -93,13 +99,9 @@ class AttentionWriter {
     unit_.line("let before = top;");
     unit_.line("top = {}(top, {}[0]);", unit_.helper("larger"), cells_);
     unit_.line("workgroupBarrier();");
-    unit_.line("let none = bitcast<u32>(top) == 0xff800000u;");
-    unit_.line(
-        "let weight = select(exp(score - top), 0.0, none || bitcast<u32>(score) == "
-        "0xff800000u);");
-    unit_.line(
-        "let scale = select(exp(before - top), 0.0, none || bitcast<u32>(before) == "
-        "0xff800000u);");
+    unit_.line("let none = {};", is_lowest("top"));
+    unit_.line("let weight = select(exp(score - top), 0.0, none || {});", is_lowest("score"));
+    unit_.line("let scale = select(exp(before - top), 0.0, none || {});", is_lowest("before"));
     unit_.line("{}[lane] = weight;", scores_);
     reduce("weight", "");
     unit_.line("total = total * scale + {}[0];", cells_);
@@ -110,13 +112,11 @@ class AttentionWriter {
   }
 
   void score(const std::string& q) {
-    unit_.line("var dot = 0.0;");
-    unit_.block(
-        [&] { unit_.line("dot = fma({}[d], {}, dot);", q, operand(b_.k, "key", query_ + 2, "d")); },
-        "for (var d = 0; d < {}; d = d + 1)", depth_);
-    const float scale = static_cast<float>(b_.scale);
-    unit_.line("let scaled = dot * {};",
-               constant_text(unit_, DType::f32, std::bit_cast<uint32_t>(scale)));
+    write_score(
+        unit_, depth_, b_.scale, [&] { return q + "[d]"; },
+        [&] {
+          return element(unit_, scope_, b_.k, {{query_ + 1, "key"}, {query_ + 2, "d"}});
+        });
     if (b_.score.instrs.empty()) {
       unit_.line("score = scaled;");
       return;
@@ -152,7 +152,8 @@ class AttentionWriter {
       unit_.block(
           [&] {
             unit_.line("let d = i32(lane) + {};", s * workgroup);
-            unit_.line("let element = {};", operand(b_.v, "key_j", query_ + 3, "d"));
+            unit_.line("let element = {};",
+                       element(unit_, scope_, b_.v, {{query_ + 1, "key_j"}, {query_ + 3, "d"}}));
             unit_.line("if (weight_j != 0.0) {{ sum{0} = fma(weight_j, element, sum{0}); }}", s);
           },
           "if (i32(lane) + {} < {})", s * workgroup, width_);

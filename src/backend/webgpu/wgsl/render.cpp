@@ -4,8 +4,6 @@
 
 namespace hologram::webgpu::wgsl {
 
-void write_block(Unit&, const atlas::AttentionGradBlock&) { unrendered("gradients of attention"); }
-
 Module render(const atlas::Program& program) {
   atlas::Program expanded = program;
   atlas::expand_math(expanded);
