@@ -140,12 +140,14 @@ Num<B, float> exp(Num<B, float> x) {
   auto scale = from_bits<float>(to_bits(t) << Format<float>::fraction_bits);
   return fma(q, scale, scale) * after;
 }
-/// The same bits with `scale(y, n)` = y 2^n rounded once, which some processors have.
+/// The same bits with `scale(y, n)` = y 2^n rounded once, which some processors have. Far above,
+/// n stays at 128 and the rest grows, as its coefficients are positive, so that the result is
+/// infinite; NaN comes by the rest too. Far below, whatever comes out gives way to 0: the
+/// comparison is beside the chain of operations, not in it.
 template <class B, class Scale>
 Num<B, float> exp_scaled(Num<B, float> x, Scale scale) {
-  x = at_most(at_least(x, exp_low<float>), exp_high<float>);
-  auto n = round(exp_power(x));
-  return scale(exp_rest(x, n) + 1.0f, n);
+  auto n = at_most(round(exp_power(x)), 128.0f);
+  return select(x < exp_low<float>, 0.0f, scale(exp_rest(x, n) + 1.0f, n));
 }
 template <Use use = Use::part, class B>
 Num<B, double> exp(Num<B, double> x) {

@@ -250,6 +250,34 @@ TEST(Rows, LinesOfFewVectorsAreWalkedInBlocks) {
   }
 }
 
+// The last stage waits for the next point's second one, but where running it twice would show.
+TEST(Rows, LastStagesTrailWhereTheirResultsAreWrittenAnew) {
+  auto placed = [](Softmax c) {
+    atlas::Program p = make(c);
+    cpu::place_scratch(p);
+    return p;
+  };
+  auto trails = [](const atlas::Program& p) { return cpu::plan_loop(p, cpu::generic_target(cpu::Isa::avx512)).trailing; };
+  EXPECT_TRUE(trails(placed({{19}, 1000})));
+  EXPECT_TRUE(trails(placed({{5, 7}, 333, false, true})));
+  EXPECT_FALSE(trails(placed({{19}, 1000, false, false, Op::reduce_max, DType::bf16})));  // scratch stays
+  EXPECT_FALSE(trails(placed({{19}, 20000})));
+  atlas::Program added = placed({{19}, 200}), over = added;  // b2 += softmax, where nothing else writes it
+  const int result = 1, sum = 2;
+  for (atlas::Program* p : {&added, &over}) {
+    BodyBuilder b(p->loop().stages[2].body);
+    const Expr at = p->loop().stages[2].body.instrs.back().expr;
+    p->buffers.push_back({DType::f32, p == &added ? Access::read_write : Access::write, p->buffers[result].extent});
+    Val scaled = b.mul(b.load(result, DType::f32, at), b.op(Op::rsqrt, b.accumulator(1, DType::f32)));  // the root once a row
+    b.store(sum, at, p == &added ? b.add(scaled, b.load(sum, DType::f32, at)) : scaled);
+  }
+  EXPECT_FALSE(trails(added));
+  EXPECT_TRUE(trails(over));
+  Inputs inputs;
+  inputs.chunks = {0, 7};
+  for (const atlas::Program& p : {added, over}) expect_same(p, inputs);
+}
+
 // b2 = b0 * (b1[0] or, in double precision, its square root), one number for all points.
 atlas::Program scaled(int64_t n, bool rooted) {
   atlas::Program p;

@@ -86,18 +86,35 @@ class LoopEmitter {
       stages_.emit_first(scope);
       root.move_to(ir_.GetInsertBlock());
     }
-    emit_loop(root, k_.begin, k_.end, k_.i64(1), true, first,
-              [&](Scope& scope, Value* number, std::vector<Value*> at) -> std::vector<Value*> {
-                for (int a = 0; a < f_.rank; ++a) scope.set_axis(a, at[static_cast<size_t>(a)]);
-                std::vector<Value*> next = advance(scope, at);
-                // The last point looks at itself again: the points behind are not this call's.
-                Value* last = ir_.CreateICmpEQ(ir_.CreateAdd(number, k_.i64(1)), k_.end);
-                for (size_t a = 0; f_.plan.carried && a < next.size(); ++a)
-                  scope.set_axis(f_.next_axis(static_cast<int>(a)),
-                                 ir_.CreateSelect(last, at[a], next[a]));
-                stages_.emit(scope);
-                return next;
-              });
+    // The coordinates of this point, and where the last stage trails those of the one before.
+    std::vector<Value*> start = first;
+    if (f_.plan.trailing) start.insert(start.end(), first.begin(), first.end());
+    const auto rank = static_cast<size_t>(f_.rank);
+    auto set_last = [&](Scope& scope, const std::vector<Value*>& at) {
+      for (size_t a = rank; a < at.size(); ++a)
+        scope.set_axis(f_.last_axis(static_cast<int>(a - rank)), at[a]);
+    };
+    std::vector<Value*> end = emit_loop(
+        root, k_.begin, k_.end, k_.i64(1), true, start,
+        [&](Scope& scope, Value* number, std::vector<Value*> at) -> std::vector<Value*> {
+          const std::vector<Value*> now(at.begin(), at.begin() + f_.rank);
+          for (int a = 0; a < f_.rank; ++a) scope.set_axis(a, now[static_cast<size_t>(a)]);
+          set_last(scope, at);
+          std::vector<Value*> next = advance(scope, now);
+          // The last point looks at itself again: the points behind are not this call's.
+          Value* last = ir_.CreateICmpEQ(ir_.CreateAdd(number, k_.i64(1)), k_.end);
+          for (size_t a = 0; f_.plan.carried && a < next.size(); ++a)
+            scope.set_axis(f_.next_axis(static_cast<int>(a)),
+                           ir_.CreateSelect(last, now[a], next[a]));
+          stages_.emit(scope);
+          if (f_.plan.trailing) next.insert(next.end(), now.begin(), now.end());
+          return next;
+        });
+    if (!f_.plan.trailing) return;
+    Scope scope(root, false);
+    set_last(scope, end);
+    stages_.emit_last(scope);
+    root.move_to(ir_.GetInsertBlock());
   }
 
   // Units along the last parallel axis become lines cut into lanes.

@@ -6,12 +6,13 @@
 namespace hologram::cpu {
 namespace {
 
-atlas::Stage stage_ahead(const LoopFrame& f) {
-  atlas::Stage s = f.block.stages[0];
+// Stage `number` at another point, whose axes are numbered so.
+atlas::Stage stage_at(const LoopFrame& f, size_t number, int (LoopFrame::*axis)(int) const) {
+  atlas::Stage s = f.block.stages[number];
   for (atlas::Instr& i : s.body.instrs)
     i.expr = i.expr.substitute([&](const Atom& a) -> std::optional<Expr> {
       if (a.kind != Atom::Kind::axis || a.id >= f.rank) return std::nullopt;
-      return Expr::axis(f.next_axis(a.id), f.extent(a.id));
+      return Expr::axis((f.*axis)(a.id), f.extent(a.id));
     });
   return s;
 }
@@ -31,7 +32,13 @@ LoopFrame::LoopFrame(CpuFunction& kernel, const LoopPlan& chosen)
   if (!points_only || scratch) plan.unroll = 1;
   if (scratch && plan.paired) plan.paired = plan.may_stream = false;
   if (!points_only || plan.mode != LaneMode::parallel) plan.may_stream = false;
-  if (plan.carried) ahead = stage_ahead(*this);
+  for (const atlas::Stage& s : block.stages)
+    accumulators += static_cast<int>(s.reductions.size() + s.running.size());
+  if (plan.carried) ahead = stage_at(*this, 0, &LoopFrame::next_axis);
+  if (!plan.trailing) return;
+  behind = stage_at(*this, 2, &LoopFrame::last_axis);
+  for (atlas::Instr& i : behind.body.instrs)
+    if (i.code == atlas::Code::accumulator) i.buffer = last_accumulator(i.buffer);
 }
 
 }  // namespace hologram::cpu

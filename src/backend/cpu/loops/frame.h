@@ -14,7 +14,9 @@ struct LoopFrame {
   LoopPlan plan;
   int rank;            ///< of the parallel axes
   int axes;            ///< parallel and row axes
+  int accumulators = 0;
   atlas::Stage ahead;  ///< the first stage at the next point, where it is carried
+  atlas::Stage behind;  ///< the last stage at the point before, where it trails
 
   const Expr& extent(int axis) const { return block.axes[static_cast<size_t>(axis)].extent; }
   bool at_least_one(int axis) const {
@@ -22,6 +24,10 @@ struct LoopFrame {
   }
   /// The axis that stands for parallel axis a of the next point.
   int next_axis(int a) const { return axes + a; }
+  /// And of the point before.
+  int last_axis(int a) const { return axes + rank + a; }
+  /// The number of what accumulator `number` was at the point before.
+  int last_accumulator(int number) const { return accumulators + number; }
   int64_t element_bytes(int buffer) const {
     return size_of(k.program.buffers[static_cast<size_t>(buffer)].dtype);
   }

@@ -15,15 +15,16 @@ using atlas::Instr;
 using atlas::Stage;
 using atlas::StageKind;
 
-// Of a body's instructions, those that depend on no point: they are computed once, in front of the
-// loops, and take none of the time of a point.
-std::vector<bool> computed_once(const atlas::Body& body) {
+// Of a body's instructions, those that are the same all along `axis`, or without one (-1) for all
+// points: they are computed once, in front of the loop, and take none of its time.
+std::vector<bool> computed_once(const atlas::Body& body, int axis = -1) {
   std::vector<bool> once;
   for (const Instr& i : body.instrs) {
     const bool value = i.code == Code::constant || i.code == Code::arithmetic ||
-                       i.code == Code::load || i.code == Code::lookup;
-    once.push_back(value && !i.expr.has_axes() &&
-                   !i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }) &&
+                       i.code == Code::load || i.code == Code::lookup ||
+                       (axis >= 0 && i.code == Code::accumulator);
+    const bool fixed = !i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
+    once.push_back(value && fixed && !(axis < 0 ? i.expr.has_axes() : i.expr.has_axis(axis)) &&
                    std::ranges::all_of(i.args, [&](atlas::ValueId a) {
                      return a == atlas::no_value || once[a];
                    }));
@@ -59,6 +60,18 @@ int lane_bytes(const atlas::Program& p) {
 
 // Instructions of an elementary function that the target renders itself.
 constexpr int rendered_work = 16;
+
+int arithmetic_along(const atlas::Body& body, int axis) {
+  int n = 0;
+  const std::vector<bool> once = computed_once(body, axis);
+  for (size_t k = 0; k < once.size(); ++k) {
+    const Instr& i = body.instrs[k];
+    if (once[k]) continue;
+    if (i.code == Code::arithmetic) n += ir::info(i.op).flags & ir::exact ? 1 : rendered_work;
+    if (i.code == Code::lookup) ++n;
+  }
+  return n;
+}
 
 int block_arithmetic(const atlas::LoopBlock& b) {
   int n = 0;
@@ -184,6 +197,43 @@ bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& targ
          });
 }
 
+// Whether the third stage of a point may run along with the next point's second one, which then does
+// not wait for the sums of a row. At the first point of a call it runs at that very point, in front
+// of the second stage, on whatever its result holds: so this must be harmless, and written anew.
+bool trails(const atlas::LoopBlock& b, const std::vector<atlas::Buffer>& buffers) {
+  constexpr int most_work = 8;
+  constexpr int64_t longest = 64 * 1024;  // bytes of a row, of which four are in use at a time
+  if (b.stages.size() != 3) return false;
+  const Stage& last = b.stages[2];
+  const Expr& extent = b.axes.back().extent;
+  if (last.kind != StageKind::row || !last.reductions.empty() || !last.running.empty() ||
+      arithmetic_along(last.body, b.parallel_rank) > most_work || !extent.is_const())
+    return false;
+  auto touches = [&](int stage, Code code, int buffer, const Expr* at) {
+    return std::ranges::any_of(b.stages[static_cast<size_t>(stage)].body.instrs, [&](const auto& i) {
+      return i.code == code && i.buffer == buffer && (!at || i.expr == *at) &&
+             (code == Code::load || !at || i.args[1] == atlas::no_value);
+    });
+  };
+  for (const Instr& i : last.body.instrs) {
+    const bool access = i.code == Code::load || i.code == Code::store;
+    if (!access && i.code != Code::constant && i.code != Code::accumulator &&
+        (i.code != Code::arithmetic || !(is_float(i.type) || i.type == DType::b8)))
+      return false;
+    if (!access) continue;
+    const atlas::Buffer& buffer = buffers[static_cast<size_t>(i.buffer)];
+    if (buffer.access == atlas::Access::scratch ||
+        extent.constant_value() * size_of(buffer.dtype) > longest)
+      return false;
+    const bool written = touches(2, Code::store, i.buffer, nullptr);
+    if (i.code == Code::load && written && !touches(1, Code::store, i.buffer, &i.expr)) return false;
+    if (i.code == Code::store &&
+        (touches(0, Code::load, i.buffer, nullptr) || touches(1, Code::load, i.buffer, nullptr)))
+      return false;
+  }
+  return true;
+}
+
 // Whether lanes share elements, in vectors that begin at multiples of their length.
 bool shares_elements(const atlas::LoopBlock& b, const LoopPlan& plan) {
   int lane = b.parallel_rank - 1;
@@ -280,6 +330,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
     plan.unroll = static_cast<int>(extent.constant_value() / plan.lanes);
   // The rows of a product's tail are in the cache already.
   plan.carried = !program.has_tail() && carries(b, plan, target);
+  plan.trailing = plan.carried && trails(b, program.buffers);
   return plan;
 }
 
@@ -305,17 +356,7 @@ bool reads_by_partial(const atlas::LoopBlock& block, const Stage& stage, LaneMod
                      });
 }
 
-int arithmetic_count(const atlas::Body& body) {
-  int n = 0;
-  const std::vector<bool> once = computed_once(body);
-  for (size_t k = 0; k < once.size(); ++k) {
-    const Instr& i = body.instrs[k];
-    if (once[k]) continue;
-    if (i.code == Code::arithmetic) n += ir::info(i.op).flags & ir::exact ? 1 : rendered_work;
-    if (i.code == Code::lookup) ++n;
-  }
-  return n;
-}
+int arithmetic_count(const atlas::Body& body) { return arithmetic_along(body, -1); }
 
 std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
                                              const std::vector<atlas::Buffer>& buffers,

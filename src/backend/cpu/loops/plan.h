@@ -28,6 +28,7 @@ struct LoopPlan {
   int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
   bool masked_tails = false;  ///< else what is left over runs one by one
   bool carried = false;       ///< the second stage runs along with the next point's first stage
+  bool trailing = false;      ///< and the last one along with the next point's second stage
   bool may_stream = false;    ///< the data may be larger than a core's cache; see cost::turn
 };
 

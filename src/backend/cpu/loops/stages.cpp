@@ -30,12 +30,32 @@ LoopStages::LoopStages(const LoopFrame& frame, LoopLanes& lanes)
 void LoopStages::emit_first(Scope& scope) {
   for (const atlas::Reduction& r : f_.block.stages[0].reductions)
     carried_.push_back(k_.slot(k_.type_of(r.type), "carried"));
+  if (f_.plan.trailing)
+    for (size_t n = 0; n < 2; ++n)
+      for (const atlas::Reduction& r : f_.block.stages[n].reductions) {
+        llvm::Type* type = k_.type_of(r.type);
+        behind_.push_back(k_.slot(type, "behind"));
+        ir_.CreateStore(llvm::Constant::getNullValue(type), behind_.back());
+      }
   row_stage(scope, f_.block.stages[0], 0);
+}
+
+void LoopStages::set_behind(Scope& scope) {
+  scope.seek();
+  for (size_t r = 0; r < behind_.size(); ++r)
+    scope.set_accumulator(f_.last_accumulator(static_cast<int>(r)),
+                          {ir_.CreateLoad(behind_[r]->getAllocatedType(), behind_[r]), false});
+}
+
+void LoopStages::emit_last(Scope& scope) {
+  set_behind(scope);
+  row_stage(scope, f_.behind, 2);
 }
 
 void LoopStages::emit(Scope& scope) {
   prefetches_.emit_gathered(scope);
-  for (size_t n = 0; n < f_.block.stages.size(); ++n) {
+  if (f_.plan.trailing) set_behind(scope);
+  for (size_t n = 0; n < (f_.plan.trailing ? 2 : f_.block.stages.size()); ++n) {
     const Stage& s = f_.block.stages[n];
     scope.seek();
     if (f_.plan.carried && n == 0)
@@ -153,7 +173,11 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
   if (f_.plan.carried && number == 1) {
     begin(ahead);
     stage.ahead = &ahead;
+    if (f_.plan.trailing) stage.behind = &f_.behind.body;
   }
+  if (stage.behind)  // from now on this point is the one before
+    for (size_t r = 0; r < carried_.size(); ++r)
+      ir_.CreateStore(ir_.CreateLoad(carried_[r]->getAllocatedType(), carried_[r]), behind_[r]);
   scope.seek();
   Value* count = shape.along_row    ? groups(scope, stage)
                  : shape.by_partial ? by_partial(scope, stage)
@@ -166,6 +190,7 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
     LaneValue value = stage.reducers[r]->finish(scope, count);
     scope.set_accumulator(accumulator + static_cast<int>(r), value);
     if (f_.plan.carried && number == 0) carry(r, value);
+    if (stage.behind) ir_.CreateStore(value.v, behind_[carried_.size() + r]);
   }
   for (size_t r = 0; r < ahead.reducers.size(); ++r)
     carry(r, ahead.reducers[r]->finish(scope, count));
@@ -313,6 +338,7 @@ void LoopStages::group(Scope& scope, RowStage& stage, int axis, Value* i, Value*
       copy.set_lanes(axis, lanes, some);
       if (!left) prefetches_.emit(copy, stage.number, c);
       Value* where = c ? ir_.CreateAdd(position, k_.i64(c * lanes)) : position;
+      if (stage.behind) emit_body(copy, *stage.behind);
       update(copy, stage, c, where, some);
       if (stage.ahead) update(copy, *stage.ahead, c, where, some);
       copy.seek();

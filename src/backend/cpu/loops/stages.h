@@ -27,6 +27,10 @@ class LoopStages {
   /// along.
   void emit_first(Scope& scope);
 
+  /// The last stage at the point before that of `scope`, which is the last of all, where the plan
+  /// has it trail.
+  void emit_last(Scope& scope);
+
  private:
   struct RowStage {
     const atlas::Stage& stage;
@@ -34,10 +38,12 @@ class LoopStages {
     RowShape shape;
     std::vector<std::unique_ptr<Reducer>> reducers;
     RowStage* ahead;  ///< runs along over the next point's row, or null
+    const atlas::Body* behind = nullptr;  ///< and this over the last point's
   };
 
   void row_loops(Scope& scope, int axis, int last, const std::function<void(Scope&)>& fill);
   void serial_stage(Scope& scope, const atlas::Stage& s, int accumulator);
+  void set_behind(Scope& scope);
   void row_stage(Scope& scope, const atlas::Stage& s, size_t number);
   void scan_stage(Scope& scope, const atlas::Stage& s);
   void update(Scope& scope, RowStage& stage, int copy, Value* position, Value* lanes_mask);
@@ -55,6 +61,7 @@ class LoopStages {
   llvm::IRBuilder<>& ir_;
   std::vector<int> first_accumulator_;
   std::vector<llvm::AllocaInst*> carried_;  ///< what the first stage came to, by reduction
+  std::vector<llvm::AllocaInst*> behind_;   ///< what accumulators were at the point before
 };
 
 }  // namespace hologram::cpu
