@@ -2,13 +2,10 @@
 // reference in double precision and against today's path.
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <random>
 #include <sstream>
 
 #include "codegen/attention_grad_sums.h"
-#include "codegen/run_kernel.h"
-#include "ir/scalar.h"
+#include "codegen/attention_runs.h"
 #include "support/tiles.h"
 
 #if defined(__linux__) && defined(__x86_64__)
@@ -17,13 +14,6 @@ namespace hologram::test {
 namespace {
 
 using namespace attention_grads;
-
-double value(DType t, const Memory& m, int64_t i) {
-  auto size = static_cast<size_t>(size_of(t));
-  uint64_t bits = 0;
-  std::memcpy(&bits, const_cast<Memory&>(m).data() + static_cast<size_t>(i) * size, size);
-  return ir::as_double(t, bits);
-}
 
 cpu::Target gradients_on_tiles() {
   cpu::Target t = tile_target();
@@ -45,18 +35,7 @@ class AttentionGradTiles : public testing::Test {
     atlas::Program p = make_program(c);
     atlas::expand_math(p);
     const std::vector<int64_t> syms = c.symbols();
-    std::mt19937_64 random(3);
-    std::normal_distribution<double> normal;
-    std::vector<Memory> memory;
-    for (const atlas::Buffer& b : p.buffers) {
-      auto size = static_cast<size_t>(size_of(b.dtype));
-      auto count = static_cast<size_t>(b.extent.eval(syms));
-      memory.emplace_back(count * size);
-      for (size_t i = 0; i < count; ++i) {
-        uint64_t bits = b.dtype == DType::b8 ? random() % 4 != 0 : ir::bits_of(b.dtype, normal(random));
-        std::memcpy(memory.back().data() + i * size, &bits, size);
-      }
-    }
+    std::vector<Memory> memory = random_operands(p, syms);
     if (c.queries > 1) memory[lse_buffer].as<float>()[1] = -INFINITY;  // sees no key
     std::vector<Memory> today;
     for (Memory& m : memory) std::memcpy(today.emplace_back(m.size()).data(), m.data(), m.size());

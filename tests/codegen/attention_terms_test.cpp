@@ -3,14 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cmath>
-#include <cstring>
 #include <limits>
-#include <random>
 #include <sstream>
 
-#include "codegen/attentions.h"
-#include "codegen/run_kernel.h"
+#include "codegen/attention_runs.h"
 #include "support/tiles.h"
 
 #if defined(__linux__) && defined(__x86_64__)
@@ -41,26 +37,7 @@ class AttentionTerms : public testing::Test {
     if (!runs_tile_targets()) GTEST_SKIP() << "no AVX2";
   }
 
-  static int64_t at(const Case& c, int64_t b, int64_t h, int64_t s, int64_t d, int64_t heads, int64_t sequence, int64_t depth) {
-    return c.heads_inside ? ((b * sequence + s) * heads + h) * depth + d : ((b * heads + h) * sequence + s) * depth + d;
-  }
-
-  static std::vector<Memory> random_operands(const Case& c) {
-    const atlas::Program p = make_program(c);
-    std::mt19937 random(3);
-    std::normal_distribution<float> normal;
-    std::vector<Memory> memory;
-    for (const atlas::Buffer& b : p.buffers) {
-      const int64_t count = b.extent.eval(c.symbols());
-      memory.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
-      for (int64_t i = 0; i < count; ++i)
-        if (b.dtype == DType::b8)
-          memory.back().as<uint8_t>()[i] = random() % 4 != 0;
-        else
-          memory.back().as<float>()[i] = normal(random);
-    }
-    return memory;
-  }
+  static std::vector<Memory> operands(const Case& c) { return random_operands(make_program(c), c.symbols()); }
 
   // The results of one target, all memory around them untouched.
   std::vector<float> run(const Case& c, const cpu::Target& on, std::vector<Memory>& memory, int64_t chunk = 0) {
@@ -79,40 +56,6 @@ class AttentionTerms : public testing::Test {
     return {out.as<float>(), out.as<float>() + out.size() / sizeof(float)};
   }
 
-  // The probabilities of query i of head h, and what they may be off by, in parts of them.
-  struct Row {
-    std::vector<double> p;
-    double slack = 0;
-  };
-  static Row row_of(const Case& c, std::vector<Memory>& m, int64_t b, int64_t h, int64_t i) {
-    const int64_t kv = h / (c.heads / c.kv_heads);
-    const double scale = 1 / std::sqrt(static_cast<double>(c.depth));
-    Row row;
-    double max = -INFINITY, sum = 0, off = 0;
-    for (int64_t j = 0; j < c.keys; ++j) {
-      double x = 0, size = 0;
-      for (int64_t d = 0; d < c.depth; ++d) {
-        const double one = static_cast<double>(m[q_buffer].as<float>()[at(c, b, h, i, d, c.heads, c.queries, c.depth)]) *
-                           m[k_buffer].as<float>()[at(c, b, kv, j, d, c.kv_heads, c.keys, c.depth)];
-        x += one, size += std::abs(one);
-      }
-      x *= scale;
-      if (c.score == Score::key_bias) x += m[bias_buffer].as<float>()[b * c.queries * c.keys + j];
-      if (c.score == Score::full_bias) x += m[bias_buffer].as<float>()[(b * c.queries + i) * c.keys + j];
-      if (c.score == Score::keep_mask && !m[bias_buffer].as<uint8_t>()[(b * c.queries + i) * c.keys + j]) x = -INFINITY;
-      if (c.causal && j > i) x = -INFINITY;
-      row.p.push_back(x);
-      max = std::max(max, x);
-      const double steps = static_cast<double>((c.depth + 31) / 32);
-      // Terms, then the roundings of the scale, a bias and the difference to the maximum.
-      if (x != -INFINITY) off = std::max(off, ((17 + 6 * steps) * size * scale + 3 * std::abs(x)) * u);
-    }
-    for (double& p : row.p) sum += p = max == -INFINITY ? 0 : std::exp(p - max);
-    for (double& p : row.p) p = sum > 0 ? p / sum : 0;
-    row.slack = 2 * off;
-    return row;
-  }
-
   // Errors in parts of sum |p v|, the largest of all results of `got`.
   struct Errors {
     double worst = 0, of_bound = 0;
@@ -124,14 +67,9 @@ class AttentionTerms : public testing::Test {
         for (int64_t i = 0; i < c.queries; ++i) {
           const Row row = row_of(c, m, b, h, i);
           for (int64_t e = 0; e < c.values; ++e) {
-            double y = 0, size = 0;
-            for (int64_t j = 0; j < c.keys; ++j) {
-              const double v = m[v_buffer].as<float>()[at(c, b, h / (c.heads / c.kv_heads), j, e, c.kv_heads, c.keys, c.values)];
-              y += row.p[static_cast<size_t>(j)] * v;
-              size += row.p[static_cast<size_t>(j)] * std::abs(v);
-            }
-            const double x = got[static_cast<size_t>(at(c, b, h, i, e, c.heads, c.queries, c.values))];
-            const double error = std::abs(x - y) / std::max(size, 1e-30);
+            const auto [y, size] = weighted(c, m, row, b, h, e);
+            const double x = got[static_cast<size_t>(place(c, b, h, i, e, c.heads, c.queries, c.values))];
+            const double error = std::abs(x - y) / size;
             const double blocks = static_cast<double>((c.keys + 127) / 128);
             // Exponentials and their sum, the values' sum of a block, blocks, the division.
             const double bound = row.slack + (4 + static_cast<double>(c.keys) + 41 + 2 * blocks + 2) * u;
@@ -146,7 +84,7 @@ class AttentionTerms : public testing::Test {
     std::ostringstream name;
     name << c;
     SCOPED_TRACE(name.str());
-    std::vector<Memory> memory = random_operands(c);
+    std::vector<Memory> memory = operands(c);
     const Errors before = errors(c, memory, run(c, without_tiles(), memory, chunk));
     const Errors after = errors(c, memory, run(c, by_terms(), memory, chunk));
     if (machine_.emulates()) {
@@ -229,7 +167,7 @@ TEST_F(AttentionTerms, numbers_that_terms_cannot_hold) {
   for (float x : {infinity, -infinity, std::bit_cast<float>(0x7fffffffu), 3.3e38f, 1e30f, 0x1p-100f, 1e-41f})
     for (int buffer : {q_buffer, k_buffer, v_buffer}) {
       SCOPED_TRACE(std::to_string(x) + " in " + std::to_string(buffer));
-      std::vector<Memory> memory = random_operands(c);
+      std::vector<Memory> memory = operands(c);
       const int64_t row = buffer == v_buffer ? c.values : c.depth;
       memory[static_cast<size_t>(buffer)].as<float>()[3 * row + 5] = x;
       memory[static_cast<size_t>(buffer)].as<float>()[77 * row + 9] = x;
@@ -245,7 +183,7 @@ TEST_F(AttentionTerms, operands_of_any_magnitude) {
                                       {0, 0, 120},    {-60, 60, 60},  {-70, -70, 0}};
   for (auto [q, k, v] : sizes) {
     SCOPED_TRACE(q);
-    std::vector<Memory> memory = random_operands(c);
+    std::vector<Memory> memory = operands(c);
     auto scale = [&](int buffer, int by) {
       Memory& m = memory[static_cast<size_t>(buffer)];
       for (size_t i = 0; i < m.size() / sizeof(float); ++i) m.as<float>()[i] = std::ldexp(m.as<float>()[i], by);
@@ -261,14 +199,14 @@ TEST_F(AttentionTerms, operands_of_any_magnitude) {
 TEST_F(AttentionTerms, sharp_rows) {
   const Case c = sized(40, 256, 64, 48);
   const Both compiled(c);
-  std::vector<Memory> memory = random_operands(c);
+  std::vector<Memory> memory = operands(c);
   for (size_t i = 0; i < memory[q_buffer].size() / sizeof(float); ++i) memory[q_buffer].as<float>()[i] *= 20;
   check_special(c, compiled, memory);
 }
 
 TEST_F(AttentionTerms, units_change_no_bits) {
   const Case c = sized(260, 70, 32, 16);
-  std::vector<Memory> memory = random_operands(c);
+  std::vector<Memory> memory = operands(c);
   const std::vector<float> one = run(c, by_terms(1), memory);  // units of eight panels
   for (auto [threads, chunk] : {std::pair{2, 1}, {64, 0}}) {   // of three
     const std::vector<float> other = run(c, by_terms(threads), memory, chunk);
@@ -280,7 +218,7 @@ TEST_F(AttentionTerms, units_change_no_bits) {
 TEST_F(AttentionTerms, work) {
   if (!machine_.emulates()) GTEST_SKIP() << "only the emulator counts";
   const Case c = sized(96, 128, 64, 64);
-  std::vector<Memory> memory = random_operands(c);
+  std::vector<Memory> memory = operands(c);
   run(c, by_terms(), memory);
   const int64_t panels = c.batch * c.heads * 3;
   EXPECT_EQ(products_, panels * (4 * 2 * 24 + 2 * 4 * 24));

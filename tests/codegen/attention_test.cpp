@@ -3,33 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <optional>
 #include <random>
 #include <sstream>
 
-#include "codegen/attentions.h"
-#include "codegen/run_kernel.h"
-#include "ir/scalar.h"
+#include "codegen/attention_runs.h"
 #include "support/tiles.h"
 
 namespace hologram::test {
 namespace {
 
-using atlas::Access;
-using atlas::AxisKind;
-using atlas::BodyBuilder;
-using atlas::Val;
-
 using namespace attentions;
-
-double value(DType t, const Memory& m, int64_t i) {
-  auto size = static_cast<size_t>(size_of(t));
-  uint64_t bits = 0;
-  std::memcpy(&bits, const_cast<Memory&>(m).data() + static_cast<size_t>(i) * size, size);
-  return ir::as_double(t, bits);
-}
 
 // bfloat16 whose probabilities are rounded, by whatever instructions.
 class BriefAttention : public testing::TestWithParam<cpu::Isa> {
@@ -44,18 +28,7 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
     SCOPED_TRACE(name.str());
     atlas::Program p = make_program(c);
     const std::vector<int64_t> syms = c.symbols();
-    std::mt19937_64 random(3);
-    std::normal_distribution<double> normal;
-    std::vector<Memory> memory;
-    for (const atlas::Buffer& b : p.buffers) {
-      auto size = static_cast<size_t>(size_of(b.dtype));
-      auto count = static_cast<size_t>(b.extent.eval(syms));
-      memory.emplace_back(count * size);
-      for (size_t i = 0; i < count; ++i) {
-        uint64_t bits = b.dtype == DType::b8 ? random() % 4 == 0 : ir::bits_of(b.dtype, normal(random));
-        std::memcpy(memory.back().data() + i * size, &bits, size);
-      }
-    }
+    std::vector<Memory> memory = random_operands(p, syms);
     if (c.score == Score::keep_mask)  // the first row keeps nothing
       std::memset(memory[bias_buffer].data(), 0, static_cast<size_t>(c.keys));
     auto run = [&](const cpu::Target& on, Memory& out) {
@@ -74,46 +47,20 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
 
   void compare(const Case& c, const std::vector<Memory>& m, const Memory* other = nullptr) {
     double worst = 0, farthest = 0;
-    auto at = [&](int64_t b, int64_t h, int64_t s, int64_t d, int64_t heads, int64_t sequence, int64_t depth) {
-      return c.heads_inside ? ((b * sequence + s) * heads + h) * depth + d : ((b * heads + h) * sequence + s) * depth + d;
+    auto apart = [](double x, double y, double size) {
+      const double error = std::abs(x - y) / size;
+      return std::isnan(error) ? INFINITY : error;
     };
     for (int64_t b = 0; b < c.batch; ++b)
       for (int64_t h = 0; h < c.heads; ++h)
         for (int64_t i = 0; i < c.queries; ++i) {
-          int64_t kv = h / (c.heads / c.kv_heads);
-          std::vector<double> s(static_cast<size_t>(c.keys));
-          double max = -INFINITY, sum = 0;
-          for (int64_t j = 0; j < c.keys; ++j) {
-            double x = 0;
-            for (int64_t d = 0; d < c.depth; ++d)
-              x += value(c.dtype, m[q_buffer], at(b, h, i, d, c.heads, c.queries, c.depth)) *
-                   value(c.dtype, m[k_buffer], at(b, kv, j, d, c.kv_heads, c.keys, c.depth));
-            x /= std::sqrt(static_cast<double>(c.depth));
-            if (c.score == Score::key_bias) x += value(DType::f32, m[bias_buffer], b * c.queries * c.keys + j);
-            if (c.score == Score::full_bias) x += value(DType::f32, m[bias_buffer], (b * c.queries + i) * c.keys + j);
-            if (c.score == Score::keep_mask && !const_cast<Memory&>(m[bias_buffer]).as<uint8_t>()[(b * c.queries + i) * c.keys + j])
-              x = -INFINITY;
-            if (c.causal && j > i) x = -INFINITY;
-            s[static_cast<size_t>(j)] = x;
-            max = std::max(max, x);
-          }
-          for (double& x : s) sum += x = max == -INFINITY ? 0 : std::exp(x - max);
+          const Row row = row_of(c, m, b, h, i);
           for (int64_t e = 0; e < c.values; ++e) {
-            double y = 0, size = 0;
-            for (int64_t j = 0; j < c.keys; ++j) {
-              double term = s[static_cast<size_t>(j)] * value(c.dtype, m[v_buffer], at(b, kv, j, e, c.kv_heads, c.keys, c.values));
-              y += term;
-              size += std::abs(term);
-            }
-            if (sum > 0) y /= sum, size /= sum;
-            double got = value(c.dtype, m[out_buffer], at(b, h, i, e, c.heads, c.queries, c.values));
-            const double error = std::abs(got - y) / std::max(size, 1e-30);
-            if (other) {
-              double there = value(c.dtype, *other, at(b, h, i, e, c.heads, c.queries, c.values));
-              double apart = std::abs(got - there) / std::max(size, 1e-30);
-              farthest = std::max(farthest, std::isnan(apart) ? INFINITY : apart);
-            }
-            worst = std::max(worst, std::isnan(error) ? INFINITY : error);
+            const auto [y, size] = weighted(c, m, row, b, h, e);
+            const int64_t at = place(c, b, h, i, e, c.heads, c.queries, c.values);
+            const double got = value(c.dtype, m[out_buffer], at);
+            worst = std::max(worst, apart(got, y, size));
+            if (other) farthest = std::max(farthest, apart(got, value(c.dtype, *other, at), size));
           }
         }
     EXPECT_LE(farthest, 1.01 / 128 + 1.01 / 256);  // and once the other's result
@@ -129,15 +76,8 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
 
 std::vector<char> bits_on(cpu::Isa isa, const Case& c) {
   atlas::Program p = make_program(c);
-  std::mt19937_64 random(5);
-  std::normal_distribution<float> normal;
-  std::vector<Memory> memory;
+  std::vector<Memory> memory = random_operands(p, {});
   std::vector<void*> bufs;
-  for (const atlas::Buffer& b : p.buffers) {
-    auto count = static_cast<size_t>(b.extent.eval({}));
-    memory.emplace_back(count * sizeof(float));
-    for (size_t i = 0; i < count; ++i) memory.back().as<float>()[i] = normal(random);
-  }
   for (Memory& m : memory) bufs.push_back(m.data());
   EXPECT_EQ(Compiled(p, cpu::generic_target(isa)).run(bufs, {}), 0);
   const char* out = memory[out_buffer].data();

@@ -239,12 +239,10 @@ def test_the_bars_of_the_smallest_cases_are_measured(tmp_path):
     from hologram import _core
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLOGRAM_CPU_")}
-    command = [sys.executable, bars.__file__, "--dry", "--parts", "products,models", "--out", str(tmp_path)]
+    command = [sys.executable, bars.__file__, "--dry", "--parts", "products", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "bars.json").read_text())
-    for label in ("default", "tiles"):
-        assert all("rounds" in found["models"]["mlp-64"][label][peer] for peer in ("eager", "hologram"))
     if _core.host_cpu()["isa"] in ("avx512", "amx"):
         assert set(found["tiles"]["cases"]) == {f"{kind} 64 x 64 x 64" for kind in ("float32", "bfloat16 given")}
         assert all(case["seconds"]["torch"] > 0 for case in found["tiles"]["cases"].values())
