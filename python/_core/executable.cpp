@@ -10,6 +10,7 @@
 
 #include "archive/trust.h"
 #include "backend/registry.h"
+#include "base/fingerprint.h"
 #include "bindings.h"
 #include "host/pages.h"
 #include "schedule/estimate.h"
@@ -339,6 +340,12 @@ void bind_executable(nb::module_& m) {
            "Text of every kernel: 'atlas', 'llvm' or 'asm'; of a GPU's, 'ptx', 'sass' or 'wgsl'.")
       .def(
           "plan", [](Executable& e) { return schedule::print(e.plan()); }, "Text of the plan.");
+  m.def(
+      "fingerprint",
+      [](const nb::bytes& data) {
+        return fingerprint(std::string_view(data.c_str(), data.size())).hex();
+      },
+      nb::arg("data"), "Names a content: its BLAKE2b-256 as hexadecimal digits.");
   m.def("cache_info", &cache_info,
         "Folder, entries and bytes of the kernel cache on disk, and why it is not used, if so.");
   m.def("cache_clear", &cache_clear,

@@ -219,11 +219,17 @@ class Planner {
     for (ValueId a : i.args) varies = varies || (a != no_value && varies_[a]);
     const bool chosen = i.op == ir::Op::select && !varies_[i.args[0]];
     if (chosen) s.kind = Kind::choose;
-    for (int k = 0; k < 3; ++k)
-      if (i.args[static_cast<size_t>(k)] != no_value) {
-        const ValueId a = i.args[static_cast<size_t>(k)];
-        s.args[k] = varies && !(chosen && k == 0) ? spread(a) : static_cast<int>(a);
-      }
+    std::array<ValueId, 3> args = i.args;
+    bool first_alone = chosen;
+    if (i.op == ir::Op::fma && varies && varies_[args[0]] != varies_[args[1]]) {
+      if (varies_[args[0]]) std::swap(args[0], args[1]);
+      s.function = where_.vectors.find_scaling(i.type);
+      first_alone = true;
+    }
+    for (size_t k = 0; k < 3; ++k)
+      if (args[k] != no_value)
+        s.args[k] =
+            varies && !(first_alone && k == 0) ? spread(args[k]) : static_cast<int>(args[k]);
     return add(s, id, varies);
   }
 

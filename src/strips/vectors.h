@@ -33,6 +33,8 @@ struct Vectors {
   /// The loop of an element-wise operation, by the type of its operands (of the results of a
   /// select) and, of a conversion, of its result; null where there is none.
   VectorFn (*find)(ir::Op op, DType type, DType to);
+  /// a[0] * b[l] + c[l]; null.
+  VectorFn (*find_scaling)(DType type);
   /// a[c[l]], an element of 4 or 8 bytes of the table `a` of a power of two minus one in *b; null.
   VectorFn (*find_lookup)(int bytes);
   void (*product)(const Tile& tile);

@@ -7,7 +7,6 @@ such an archive calls it, and imports neither the package `onnx` nor the operato
 number of threads, and trusted as the kernels beside it are: the folder is this user's alone."""
 
 import contextlib
-import hashlib
 import json
 import os
 import threading
@@ -29,13 +28,12 @@ SAMPLES, SAMPLE = 16, 4096
 def identity(path):
     """What names the content of a file without reading all of it."""
     s = os.stat(path)
-    found = hashlib.blake2b(digest_size=32)
-    found.update(repr((os.path.abspath(path), s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns)).encode())
+    found = [repr((os.path.abspath(path), s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns)).encode()]
     with open(path, "rb", buffering=0) as file:
         for i in range(SAMPLES):
             file.seek(max(s.st_size - SAMPLE, 0) * i // (SAMPLES - 1))
-            found.update(file.read(SAMPLE))
-    return found.hexdigest()
+            found.append(file.read(SAMPLE))
+    return _core.fingerprint(b"".join(found))
 
 
 def _own():
@@ -53,7 +51,7 @@ def find(source, options, quantize):
         runtime, file = _core.shared_runtime(None), identity(source)
     except OSError:  # reading the model says it better
         return Kept()
-    name = hashlib.blake2b(repr((file, _own(), runtime.code_key, sorted(options.items()), quantize)).encode()).hexdigest()
+    name = _core.fingerprint(repr((file, _own(), runtime.code_key, sorted(options.items()), quantize)).encode())
     names = [f"onnx {name} {i}" for i in range(MOST)] if runtime.cache_place(name) else []
     kept = Kept(source, file, names)
     kept.open(runtime)

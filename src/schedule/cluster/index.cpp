@@ -63,8 +63,12 @@ Index through_reshape(const Shape& from, const Shape& to, const Index& index) {
       } else
         break;
     }
-    Expr n = linear(to, index, i, i1);
-    if (j1 > j) delinearize(from, j, j1, n, out);
+    if (i1 - i == 1 && j1 - j == 1) {
+      out[j] = index[i];
+    } else {
+      Expr n = linear(to, index, i, i1);
+      if (j1 > j) delinearize(from, j, j1, n, out);
+    }
     i = i1;
     j = j1;
   }
@@ -138,8 +142,8 @@ std::optional<Expr> joined(const Atom& q, const Atom& m) {
   if (q.kind != Atom::Kind::floor_div) return std::nullopt;
   if (*q.b == *m.b) {
     const Atom* of = q.a->as_atom();
-    if (*q.a == *m.a || (of && of->kind == Atom::Kind::mod && *of->a == *m.a &&
-                         of->b->is_const() && of->b->exact_div(*m.b)))
+    if (*q.a == *m.a || (of && of->kind == Atom::Kind::mod && *of->a == *m.a && of->b->is_const() &&
+                         of->b->exact_div(*m.b)))
       return *q.a;
   }
   const Atom* of = m.a->as_atom();
