@@ -134,7 +134,8 @@ class Misuse {
     const std::string message = hologram_last_error();
     if (status < HOLOGRAM_OK || status > HOLOGRAM_SHORT_BUFFER || status == HOLOGRAM_INTERNAL)
       odd.push_back(std::string(name) + ": " + std::to_string(status) + " " + message);
-    else if (status != HOLOGRAM_OK && !message.starts_with(name + std::string(": ")) && !std::string_view(name).starts_with("hologram_last_error"))
+    else if (status != HOLOGRAM_OK && !message.starts_with(name + std::string(": ")) &&
+             !std::string_view(name).starts_with("hologram_last_error"))
       odd.push_back(std::string(name) + " fails without a message of its own: " + message);
   }
 
