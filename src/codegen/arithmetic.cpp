@@ -58,7 +58,7 @@ Value* float_sign(Function& k, Value* x) {
 // Fused multiply-add: an instruction where the target has one.
 Value* float_fma(Function& k, Value* x, Value* y, Value* z) {
   if (k.traits.fma) return k.ir.CreateIntrinsic(Intrinsic::fma, {x->getType()}, {x, y, z});
-  return width_of(x) == 32 ? soft_fma_f32(k, x, y, z) : soft_fma_f64(k, x, y, z);
+  return width_of(x) == 32 ? soft_fma_f32(k, x, y, z, !k.rounds_twice) : soft_fma_f64(k, x, y, z);
 }
 
 // The maximum of x and +0 by an instruction that gives its second operand for NaN and for equal

@@ -163,7 +163,7 @@ class Function {
   llvm::LLVMContext& context;
   llvm::IRBuilder<> ir;
   llvm::Function* function;
-  /// Whether multiply_add() of float32 may round the product too, where no instruction fuses them.
+  /// Whether a float32 product and its sum may be rounded apart, where no instruction fuses them.
   bool rounds_twice = false;
   Value *begin, *end;  ///< the units to run, i64
 

@@ -224,13 +224,14 @@ void fill_fmod(Function& k, llvm::Function* f) {
 
 // The product is exact in double; rounding the sum to odd makes the second rounding harmless (Boldo
 // & Melquiond 2008).
-Value* soft_fma_f32(Function& k, Value* x, Value* y, Value* z) {
+Value* soft_fma_f32(Function& k, Value* x, Value* y, Value* z, bool exact) {
   auto& ir = k.ir;
   Type* real = x->getType()->getWithNewType(ir.getDoubleTy());
   Type* bits_type = real->getWithNewType(ir.getInt64Ty());
   Value* product = ir.CreateFMul(ir.CreateFPExt(x, real), ir.CreateFPExt(y, real));
   Value* addend = ir.CreateFPExt(z, real);
   Value* sum = ir.CreateFAdd(product, addend);
+  if (!exact) return ir.CreateFPTrunc(sum, x->getType());
   Value* part = ir.CreateFSub(sum, product);
   Value* error =
       ir.CreateFAdd(ir.CreateFSub(product, ir.CreateFSub(sum, part)), ir.CreateFSub(addend, part));

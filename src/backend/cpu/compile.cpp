@@ -18,6 +18,7 @@
 #include "backend/cpu/products/digits.h"
 #include "backend/cpu/products/emit.h"
 #include "backend/cpu/products/narrow.h"
+#include "backend/cpu/products/register_tile.h"
 #include "backend/cpu/products/small.h"
 #include "backend/cpu/products/stream.h"
 #include "backend/cpu/products/winograd.h"
@@ -56,12 +57,6 @@ Launch launch_by(const Plan& plan, const atlas::Program& program, const Target& 
   return std::visit([&](const auto& p) { return launch_of(p, program, target); }, plan);
 }
 
-// Whether the sums of a product need not be chains of fused multiply-adds.
-bool may_round_twice(const atlas::Program& program) {
-  return program.kind() == atlas::BlockKind::product && program.product().precision > 0 &&
-         !program.product().reproducible;
-}
-
 // One kernel's module; LLVM's context goes with it.
 struct Unit {
   const Target& target;
@@ -82,7 +77,8 @@ struct Unit {
     module = make_module("hologram", context, *machine);
     if (timing) timing->setup = clock.lap();
     CpuFunction k(*module, program, target);
-    k.rounds_twice = may_round_twice(program);
+    k.rounds_twice =
+        program.kind() == atlas::BlockKind::product && may_round_twice(program.product());
     std::visit([&](const auto& chosen) { emit(k, chosen); }, plan);
     check_module(*module);
     if (timing) timing->emit = clock.lap();

@@ -162,7 +162,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
       b.acc_type == DType::host)
     fail(ErrorCode::unsupported, "codegen: products cannot accumulate in {}", name_of(b.acc_type));
   ProductPlan p;
-  p.tile = tile_model(target, b.acc_type);
+  p.tile = tile_model(target, b);
   int m_axis = b.batch_rank, n_axis = m_axis + 1, k_axis = m_axis + 2;
   auto extent = [&](int axis) { return b.axes[static_cast<size_t>(axis)].extent; };
   p.m = extent(m_axis);

@@ -26,6 +26,17 @@ TileModel tile_model(const Target& target, DType acc_type) {
   return {.lanes = lanes, .vectors = 2, .panel = 2 * lanes, .max_rows = many_registers ? 12 : 6};
 }
 
+bool may_round_twice(const atlas::ProductBlock& product) {
+  return product.precision > 0 && !product.reproducible;
+}
+
+TileModel tile_model(const Target& target, const atlas::ProductBlock& product) {
+  TileModel tile = tile_model(target, product.acc_type);
+  // V8 loads all broadcasts of a step before it multiplies: one register each, of 15.
+  if (target.isa == Isa::wasm && may_round_twice(product)) tile.max_rows = 4;
+  return tile;
+}
+
 int panels_for(const TileModel& tile, int rows) {
   int limit = tile.max_rows * tile.vectors;  // accumulators that fit
   for (int span : {4, 2})

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "atlas/program.h"
 #include "backend/cpu/target.h"
 #include "base/dtype.h"
 #include "base/expr.h"
@@ -19,6 +20,10 @@ struct TileModel {
   int max_rows;  ///< rows of the largest register tile
 };
 TileModel tile_model(const Target& target, DType acc_type);
+/// Likewise, for what a product does with them.
+TileModel tile_model(const Target& target, const atlas::ProductBlock& product);
+/// Whether the sums of a product need not be chains of fused multiply-adds.
+bool may_round_twice(const atlas::ProductBlock& product);
 /// Rows of each register tile of a block of `rows` rows (at least 1): the last tile reaches back
 /// over rows of the one before, so that one height serves the block. `exact`: the best height; else
 /// one of few, for blocks of any size.

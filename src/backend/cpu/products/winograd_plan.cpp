@@ -57,7 +57,7 @@ WinogradPlan plan_winograd(const atlas::Program& program, const Target& target) 
   const atlas::ProductBlock& b = program.product();
   auto extent = [&](size_t axis) { return b.axes[axis].extent; };
   WinogradPlan p;
-  p.tile = tile_model(target, b.acc_type);
+  p.tile = tile_model(target, b);
   p.tile_rows = ceil_div(extent(4) - Expr(2), 2);
   p.tile_columns = ceil_div(extent(5) - Expr(2), 2);
   p.tiles = extent(3) * p.tile_rows * p.tile_columns;
