@@ -26,6 +26,11 @@ def native(function, *inputs, truth=None, tolerance=3e-6):
     return got
 
 
+def lying(cases):
+    """Each case as planes and, images, channels last."""
+    return [(*case, last) for case in cases for last in (False, True)[: 1 + (len(case[-1]) == 2)]]
+
+
 def steps_of(profile) -> list:
     return [step for graph in profile._graphs for step in graph.plan["steps"]]
 
@@ -113,8 +118,8 @@ def test_gradients_of_layers(f, x, w):
 
 
 @pytest.mark.parametrize(
-    "into, out, groups, kernel, stride, padding, dilation, size",
-    [
+    "into, out, groups, kernel, stride, padding, dilation, size, last",
+    lying([
         (24, 24, 24, 3, 1, 1, 1, (12, 16)),
         (24, 48, 24, 3, 2, 1, 1, (9, 8)),  # two results a channel
         (64, 64, 16, 3, 1, 1, 1, (7, 14)),
@@ -123,9 +128,8 @@ def test_gradients_of_layers(f, x, w):
         (20, 20, 20, 3, 1, 1, 1, (2, 390)),  # lines that are too long
         (16, 16, 16, 5, 1, 2, 1, (40,)),
         (16, 16, 16, 3, 1, 1, 1, (3, 4, 6)),
-    ],
-)
-@pytest.mark.parametrize("last", [False, True])
+    ]),
+)  # fmt: skip
 def test_gradients_of_narrow_groups(into, out, groups, kernel, stride, padding, dilation, size, last):
     """Sums for each tap run along the channels of all groups, block of pixels by block."""
     rank = len(size)
@@ -136,14 +140,14 @@ def test_gradients_of_narrow_groups(into, out, groups, kernel, stride, padding, 
         return convolve(x, w, b, stride, padding, dilation, groups)
 
     x = normal(2, into, *size)
-    if last and rank == 2:
+    if last:
         x = x.to(memory_format=torch.channels_last)
     check_gradients(f, x, normal(out, into // groups, *sizes, seed=1), normal(out, seed=2))
 
 
 @pytest.mark.parametrize(
-    "kernel, stride, padding, more, size",
-    [
+    "kernel, stride, padding, more, size, last",
+    lying([
         (4, 2, 1, 0, (6, 5)),  # two shifts along each axis
         (4, 2, 0, 1, (5, 6)),  # all kinds read the same pixels
         (8, 4, 2, 0, (9,)),
@@ -152,9 +156,8 @@ def test_gradients_of_narrow_groups(into, out, groups, kernel, stride, padding, 
         ((4, 3, 4), (2, 1, 2), (1, 1, 3), 0, (3, 4, 5)),
         (6, 4, 1, 0, (5, 6)),  # kinds of several numbers of taps
         (7, 2, 3, 1, (6, 5)),
-    ],
-)
-@pytest.mark.parametrize("last", [False, True])
+    ]),
+)  # fmt: skip
 @pytest.mark.parametrize("out", [3, 24])
 def test_transposed_with_strides(kernel, stride, padding, more, size, last, out):
     """One product for all kinds of pixels where they have as many taps or few results; its result may leave as planes."""
@@ -163,7 +166,7 @@ def test_transposed_with_strides(kernel, stride, padding, more, size, last, out)
     torch.manual_seed(0)
     layer = layer(20, out, kernel, stride, padding, more)
     x = normal(2, 20, *size)
-    if last and rank == 2:
+    if last:
         x = x.to(memory_format=torch.channels_last)
     native(layer, x, truth=copy.deepcopy(layer).double())
     x[0, 3, -1] = float("inf")  # reaches what reads it, not its neighbours
@@ -211,9 +214,9 @@ def test_depthwise_with_one_tap(dtype, tolerance, padding):
 
 
 @pytest.mark.parametrize(
-    "kernel, stride, size", [(3, 1, (5, 20)), (3, 2, (9, 40)), (5, 1, (6, 33)), (5, 2, (7, 33)), (3, (1, 2), (4, 38)), (3, 1, (50,))]
+    "kernel, stride, size, last",
+    lying([(3, 1, (5, 20)), (3, 2, (9, 40)), (5, 1, (6, 33)), (5, 2, (7, 33)), (3, (1, 2), (4, 38)), (3, 1, (50,))]),
 )
-@pytest.mark.parametrize("last", [False, True])
 def test_depthwise_along_planes(kernel, stride, size, last):
     """Loops along the lines of planes sum the taps, forward and for the image's gradient; along the channels they put the
     kinds of a strided gradient's pixels where they belong. An infinity reaches what reads it alone."""
@@ -223,7 +226,7 @@ def test_depthwise_along_planes(kernel, stride, size, last):
         return F.relu(convolve(x, w, b, stride, kernel // 2, groups=6) + 1)
 
     x, w, b = normal(2, 6, *size), normal(6, 1, *[kernel] * len(size), seed=1), normal(6, seed=2)
-    if last and len(size) == 2:
+    if last:
         x = x.to(memory_format=torch.channels_last)
     native(f, x, w, b)
     check_gradients(f, x, w, b)
