@@ -280,6 +280,7 @@ def parse():
     add("--mode", choices=("inference", "training"), default="inference")
     add("--dynamic", action="store_true", help="sizes are symbols")
     add("--edges", action="store_true", help="samples with axes of 0 and of 1 in every place")
+    add("--lazy", action="store_true", help="with --device hologram: with operators that wait, device.lazy()")
     add("--outs", action="store_true", help="with --device hologram: with tensors for the results, out=")
     add("--errors", action="store_true", help="calls that eager refuses: the backend has to refuse them")
     add("--direct", action="store_true", help="without Dynamo: quicker")
@@ -347,8 +348,8 @@ def main():
 
     so_far = json.loads(options.json.read_text()) if options.resume and options.json.exists() else {}
     part, parts = map(int, options.shard.split("/"))
-    names = ("backend", "device", "dtype", "mode", "dynamic", "edges", "outs", "errors", "samples", "seed", "only", "direct", "together",
-             "memory")  # fmt: skip
+    names = ("backend", "device", "dtype", "mode", "dynamic", "edges", "outs", "lazy", "errors", "samples", "seed", "only", "direct",
+             "together", "memory")  # fmt: skip
     results = run(
         options.ops,
         sampled=options.sampled,

@@ -29,6 +29,7 @@ DEFAULTS = {
     "first": 0,  # number of the first sample to run
     "together": 1,  # so many samples in a graph, with "direct"; one by one where they do not pass
     "memory": True,  # looked at by same_memory.py too
+    "lazy": False,  # operators of device "hologram" wait; each sample is called until they run as one graph
     "outs": False,  # samples with tensors for the results, out=; of device "hologram"
     "errors": False,  # calls that eager refuses in place of the samples: the backend has to refuse them
     "direct": False,  # captured by make_fx, without Dynamo; with "dynamic", graphs serve the samples that follow
@@ -48,7 +49,7 @@ class Checker:
         self.dtype = getattr(torch, request["dtype"])
         self.training = request["mode"] == "training"
         self.eagerly = kind_of(request["device"]) == "hologram"
-        self.backend, self.fallbacks = load_device() if self.eagerly else load_backend(request["backend"])
+        self.backend, self.fallbacks = load_device(request["lazy"]) if self.eagerly else load_backend(request["backend"])
         self.graphs = []  # the newest of symbolic sizes, for the samples that follow
         self.captured = 0
 
@@ -136,7 +137,7 @@ class Checker:
             if refused[0] != "skip":
                 return refused
         status, message = self.examine(
-            function, inputs, process, lambda: self.compiled(function, inputs)
+            function, inputs, process, lambda: self.compiled(function, inputs, process)
         )
         if status in PASSED and self.request["direct"] and self.request["dynamic"]:
             from opinfo_edges import others
@@ -227,9 +228,11 @@ class Checker:
 
         return torch.utils._pytree.tree_map(bring, tree)
 
-    def compiled(self, function, inputs):
+    def compiled(self, function, inputs, process):
         torch = self.torch
         if self.eagerly:
+            for _ in range(3 if self.request["lazy"] else 0):
+                self.call(function, *self.clone(inputs), process)
             return function
         if not self.request["direct"]:
             dynamic = self.request["dynamic"]
@@ -440,10 +443,11 @@ def load_backend(name: str):
     return name, dict
 
 
-def load_device():
-    """The same of operators on device="hologram", one by one."""
+def load_device(lazy):
+    """The same of operators on device="hologram", one by one, or lazily fused."""
     import hologram_torch
 
+    hologram_torch.device.lazy(lazy)
     return None, lambda: hologram_torch.device.stats()["fallback_ops"]
 
 

@@ -12,6 +12,7 @@ void bind_executable(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);
 void bind_torch_call(nanobind::module_& m);
 void bind_device_tensors(nanobind::module_& m);
+void bind_device_operators(nanobind::module_& m);
 void bind_sigmatics(nanobind::module_& m);
 void bind_atlas(nanobind::module_& m);
 void bind_step_loop(nanobind::module_& m);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "device_queue.h"
 #include "host/memory_pool.h"
 #include "torch_common.h"
 
@@ -18,14 +19,41 @@ namespace nb = nanobind;
 namespace hologram::python {
 namespace {
 
+/// The device's tensor over the memory of one of the host's, found by its address from now on.
+nb::object adopted(const dlpack::Exchange& exchange, dlpack::ManagedTensor* managed) {
+  const dlpack::Tensor& t = managed->tensor;
+  const auto [begin, end] = extent(t);
+  PyObject* out = nullptr;
+  if (auto memory = DeviceMemory::of_tensor(managed, static_cast<size_t>(end - begin))) {
+    out = device_tensor(memory, memory->begin(), Layout::of(t));
+  } else {
+    managed->tensor.device = {dlpack::external, 0};
+    void* made = nullptr;
+    if (exchange.object_from_managed(managed, &made) != 0) managed->deleter(managed);
+    out = static_cast<PyObject*>(made);
+  }
+  if (!out) nb::raise_python_error();
+  return nb::steal(out);
+}
+
 /// A tensor of another device type over the same memory, which it keeps alive.
 nb::object retyped(nb::handle tensor, nb::handle capsule, int32_t type) {
   const dlpack::Exchange* exchange = exchange_of(capsule);
   dlpack::ManagedTensor* managed = nullptr;
   if (exchange->managed_from_object(tensor.ptr(), &managed) != 0) nb::raise_python_error();
+  if (type == dlpack::external && managed->tensor.device.type == dlpack::cpu)
+    return adopted(*exchange, managed);
   if (!dlpack::in_host_memory(managed->tensor.device.type)) {
     managed->deleter(managed);
     throw nb::value_error("retyped: a tensor in the host's memory is expected");
+  }
+  if (managed->tensor.device.type == dlpack::external) {
+    try {
+      DeviceQueue::of_process().settle(managed->tensor);
+    } catch (...) {
+      managed->deleter(managed);
+      throw;
+    }
   }
   managed->tensor.device = {type, 0};
   void* out = nullptr;

@@ -51,6 +51,7 @@ NB_MODULE(_core, m) {
   hologram::python::bind_trace(m);
   hologram::python::bind_torch_call(m);
   hologram::python::bind_device_tensors(m);
+  hologram::python::bind_device_operators(m);
   hologram::python::bind_sigmatics(m);
   hologram::python::bind_atlas(m);
   hologram::python::bind_step_loop(m);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/settings.h"
+#include "device_queue.h"
 #include "tensor_words.h"
 #include "torch_call_state.h"
 #include "torch_common.h"
@@ -56,6 +57,7 @@ bool TorchCall::State::read_tensor(PyObject* o, size_t parameter) {
   if (owner_.exchange_->view_of_object(o, &t) != 0) return false;
   const bool readable = dlpack::in_host_memory(t.device.type) && !owner_.place_.on_device();
   if (!readable && !is_there(t, "an argument")) return false;
+  if (t.device.type == dlpack::external) DeviceQueue::of_process().settle(t);
   parameters_[parameter] = static_cast<char*>(t.data) + t.byte_offset;
   keep(o, parameter);
   return true;

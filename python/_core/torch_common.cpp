@@ -2,6 +2,8 @@
 #include "torch_common.h"
 
 #include <cstdlib>
+#include <new>
+#include <utility>
 
 namespace hologram::python {
 namespace {
@@ -17,6 +19,7 @@ dlpack::DataType dlpack_type(DType t) {
 void delete_exported(dlpack::ManagedTensor* self) {
   auto* e = static_cast<Exported*>(self->context);
   host::MemoryPool::deallocate(e->block);
+  e->memory.~shared_ptr();
   std::free(e);
 }
 
@@ -50,6 +53,7 @@ bool succeeded(const runtime::Outcome& outcome) {
 Exported* new_exported(size_t rank, void* block) {
   auto* e = static_cast<Exported*>(std::malloc(sizeof(Exported) + 2 * rank * sizeof(int64_t)));
   if (e) {
+    new (&e->memory) std::shared_ptr<DeviceMemory>;
     e->block = block;
   } else {
     host::MemoryPool::deallocate(block);
@@ -66,12 +70,13 @@ PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported, DT
 PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported,
                         dlpack::DataType dtype, size_t rank, void* data, dlpack::Device device) {
   int64_t* sizes = exported->shape_and_strides;
-  exported->managed = {
-      {1, 1},
-      exported,
-      delete_exported,
-      0,
-      {data, device, static_cast<int32_t>(rank), dtype, sizes, sizes + rank, 0}};
+  if (device.type == dlpack::external && exported->block)
+    exported->memory = DeviceMemory::of_block(std::exchange(exported->block, nullptr));
+  exported->managed = {{1, 1},
+                       exported,
+                       delete_exported,
+                       0,
+                       {data, device, static_cast<int32_t>(rank), dtype, sizes, sizes + rank, 0}};
   void* out = nullptr;
   if (exchange.object_from_managed(&exported->managed, &out) != 0) {
     delete_exported(&exported->managed);

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "device_memory.h"
 #include "runtime/dlpack.h"
 #include "runtime/executable.h"
 
@@ -43,7 +44,8 @@ bool succeeded(const runtime::Outcome& outcome);
 /// A buffer on its way into a tensor: sizes and strides are the caller's to fill.
 struct Exported {
   dlpack::ManagedTensor managed;
-  void* block = nullptr;  // of the memory pool; null when borrowed
+  void* block = nullptr;                 // of the memory pool; null when borrowed
+  std::shared_ptr<DeviceMemory> memory;  // of the extensions' device
   int64_t shape_and_strides[1];
 };
 

@@ -1,4 +1,4 @@
 # hologram_torch/device.py: the public functions of device="hologram"
-from .accelerator import stats, use
+from .accelerator import lazy, stats, use
 
-__all__ = ["stats", "use"]
+__all__ = ["lazy", "stats", "use"]

@@ -460,11 +460,16 @@ def check_tests_that_pytorch_makes_for_each_device():
 def run() -> dict:
     """Name of each check -> what went wrong, or None."""
     import hologram_torch
+    import lazy_checks
 
     hologram_torch.device.use()
     hologram_torch.device.use("cpu")  # again changes nothing
+    return results(globals()) | results(vars(lazy_checks))
+
+
+def results(checks) -> dict:
     found = {}
-    for name, check in list(globals().items()):
+    for name, check in list(checks.items()):
         if name.startswith("check_"):
             try:
                 found[name] = check()

@@ -5,10 +5,11 @@ import json
 
 import device_checks
 import forks
+import lazy_checks
 import opinfo
 import pytest
 
-CHECKS = [name for name in vars(device_checks) if name.startswith("check_")]
+CHECKS = [name for checks in (device_checks, lazy_checks) for name in vars(checks) if name.startswith("check_")]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_a_backend_without_the_hosts_memory_is_refused():
         hologram_torch.device.use("null")
 
 
-@pytest.mark.parametrize("how", [{"mode": "inference"}, {"mode": "training"}, {"errors": True}, {"outs": True}], ids=str)
+@pytest.mark.parametrize("how", [{"mode": "inference"}, {"mode": "training", "lazy": True}, {"errors": True}, {"outs": True}], ids=str)
 def test_operators_of_the_database(how):
     """Beside eager's on the host, calls that it refuses and those with out= too; whole by hand: opinfo.py --device hologram."""
     results = opinfo.run(device="hologram", sampled=20, jobs=1, **how)

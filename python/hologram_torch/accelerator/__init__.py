@@ -26,10 +26,32 @@ def use(backend: str = "cpu") -> None:
         raise ValueError(f"hologram_torch.device.use: backend: one of {', '.join(_BACKENDS)} is expected, got {backend!r}")
     with _lock:
         runtimes.choose(runtimes.EXTENSION, backend)
-        if not _libraries:
-            from . import registration
+        from . import lazily, registration
 
+        lazily.open_queue()
+        if not _libraries:
             _libraries.extend(registration.register())
+            lazily.switch(True)
+
+
+class lazy:
+    """Whether calls of operators wait until somebody looks at what they would read or write, and then run as one graph, which writes
+    those results alone that are still held: so it is after the first use(). `lazy(False)`: from now on they run as they are called.
+    As a context manager: inside. For all threads. Nobody is seen to look who reads memory by its address (data_ptr()): call
+    torch.hologram.synchronize() before."""
+
+    def __init__(self, on: bool = True):
+        from . import lazily
+
+        self._before = lazily.switch(bool(on))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        from . import lazily
+
+        lazily.switch(self._before)
 
 
 def stats() -> dict:
@@ -38,7 +60,9 @@ def stats() -> dict:
     kernel_ops: {operator: calls} that our kernels ran
     fallback_ops: {operator: calls} that PyTorch's kernels for the host ran, on the device's memory
     compiled: kernels made for single operators
+    lazy: {"runs": how often calls that waited were run, "fused": of these as one graph, "compiled": graphs made}
     """
-    from . import fallback, kernels
+    from . import fallback, kernels, lazily
 
-    return {"kernel_ops": dict(kernels.calls), "fallback_ops": dict(fallback.calls), "compiled": kernels.compiled}
+    counts = {"kernel_ops": kernels.counted(), "fallback_ops": dict(fallback.calls), "compiled": kernels.compiled}
+    return counts | {"lazy": dict(lazily.counts)}

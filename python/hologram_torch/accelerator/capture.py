@@ -38,7 +38,13 @@ class Graph:
         self.where = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) or i in numeric]
         self.leaves = [torch.device("cpu") if isinstance(leaf, torch.device) else leaf for leaf in leaves]
         self.call = kind(self.flat, [_example(leaves[i]) for i in self.where], f"operator_{op.name().partition('::')[2]}")
+        self.direct = self.call.call if type(self.call) is functions.Fixed and not numeric and not outs else None  # of the tensors
         self.leaves = [None if i in self.where else leaf for i, leaf in enumerate(self.leaves)]
+
+    @property
+    def gives(self) -> int:
+        """As _core.DeviceOperator.put() takes it."""
+        return 0 if self.in_place else 1 if self.result.type is None else 2 if self.result.type is tuple else 3
 
     def flat(self, *values):
         full = list(self.leaves)

@@ -8,10 +8,11 @@ import functools
 import threading
 
 import torch
+from hologram import _core
 
-from . import capture, fallback, numbers, tensors
+from . import capture, fallback, lazily, numbers, tensors
 
-calls = collections.Counter()
+calls = collections.Counter()  # of those that Python has served
 compiled = 0
 LEFT = None  # in place of a callable: the operator is PyTorch's for such arguments
 _NUMBERS = 4  # so many calls that differ in numbers alone are compiled; then these become tensors, or the operator PyTorch's
@@ -20,7 +21,7 @@ _lock = threading.RLock()
 
 
 class Operator:
-    """An operator of the device: a kernel for its dispatch key."""
+    """An operator of the device: what serves calls of its native `front` with arguments that this one knows nothing of."""
 
     def __init__(self, op):
         self.op = op
@@ -32,16 +33,24 @@ class Operator:
         self.numbers = collections.defaultdict(set)  # key without numbers -> those seen
         self.operands = frozenset(a.name for a in op._schema.arguments if "Tensor" in str(a.type) or "number" in str(a.type))
         self.numeric = False  # whether numbers are tensors
+        in_place = self.written > 0 and not self.effects.out
+        self.front = _core.DeviceOperator(self.slow, self.left, in_place, [n in self.operands for n in self.effects.names], self.operands)
 
     def __call__(self, *args, **kwargs):
+        return self.slow(args, kwargs)
+
+    def slow(self, args, kwargs):
         result = self.ours(args, kwargs)
-        return fallback.run(self.op, *args, **kwargs) if result is LEFT else result
+        return self.left(args, kwargs) if result is LEFT else result
+
+    def left(self, args, kwargs):
+        return fallback.run(self.op, *args, **kwargs)
 
     def ours(self, args, kwargs):
         """What our kernel gives, or LEFT."""
         flat = (*args, *kwargs.values()) if kwargs else args
         try:
-            key = self.key(flat, kwargs)
+            key = self.front.key(args, kwargs)
             call = self.made.get(key, self)
         except TypeError:  # an argument of a kind that no graph has
             return LEFT
@@ -59,12 +68,6 @@ class Operator:
     def capture(self, args, kwargs, symbolic, numeric):
         return capture.make(self.op, args, kwargs, symbolic, numeric)
 
-    def key(self, flat, kwargs):
-        if not self.numeric:
-            return tuple(map(_key, flat)) + tuple(kwargs)
-        where = self.numbers_among(flat, kwargs)
-        return tuple(type(x) if i in where else _key(x) for i, x in enumerate(flat)) + tuple(kwargs)
-
     def numbers_among(self, flat, kwargs) -> tuple:
         """Positions of numbers that are operands: not of axes and the like."""
         names = (*self.effects.names[: len(flat) - len(kwargs)], *kwargs)
@@ -75,10 +78,21 @@ class Operator:
             if key not in self.made:
                 if len(self.made) >= KEPT:
                     self.made.clear()
+                    self.front.clear(self.numeric)
                 found = self.found(flat, args, kwargs)
-                key = self.key(flat, kwargs)  # which may be another one by now
+                key = self.front.key(args, kwargs)  # which may be another one by now
                 self.made[key] = found
+                self.serve(key, found, flat, kwargs)
             return self.made[key]
+
+    def serve(self, key, call, flat, kwargs):
+        """Has the front serve such calls."""
+        if call is LEFT:
+            return self.front.put(key, None, None, 0, False)
+        where = call.numeric  # which calls that wait give behind the tensors
+        last = max((i for i, x in enumerate(flat) if isinstance(x, torch.Tensor)), default=0)
+        waits = lazily.may_wait(flat) and all(i > last for i in where)
+        self.front.put(key, call, call.direct, call.gives, waits)
 
     def found(self, flat, args, kwargs):
         """What serves calls with such arguments."""
@@ -95,6 +109,7 @@ class Operator:
         if numeric and not self.numeric:
             self.numeric = True
             self.made.clear()
+            self.front.clear(True)
         known = self.graphs[without if numeric else coarse]
         for graph in known:
             if graph is LEFT or graph.holds(flat):
@@ -107,17 +122,6 @@ class Operator:
         return graph
 
 
-def _key(x):
-    kind = type(x)
-    if kind is torch.Tensor or kind is torch.nn.Parameter:
-        return x.dtype, x.shape, x.stride(), x.device.type
-    if kind in (list, tuple):
-        return tuple(map(_key, x))
-    if issubclass(kind, torch.Tensor):
-        raise TypeError(kind)
-    return (kind, x) if x else (kind, repr(x))  # 0.0 equals -0.0
-
-
 def _is_wide(x) -> bool:
     return isinstance(x, torch.Tensor) and x.dtype in (torch.float32, torch.float64)
 
@@ -128,7 +132,7 @@ def _coarse(x):
         return x.dtype, x.dim(), x.device.type, x.numel() == 0
     if isinstance(x, (list, tuple)):
         return tuple(map(_coarse, x))
-    return _key(x)
+    return type(x), repr(x)  # 0.0 equals -0.0
 
 
 def fits(flat) -> bool:
@@ -208,9 +212,51 @@ def _is_plain(op) -> bool:
     return in_place or not views
 
 
+class Copy(Operator):
+    """aten::_copy_from of tensors on the device, as aten::copy_: where calls wait, it waits with them."""
+
+    def __init__(self):
+        super().__init__(torch.ops.aten.copy_.default)
+
+    def left(self, args, kwargs):
+        target, source = args
+        return tensors.copy_from(source, target)
+
+
+class Copy(Operator):
+    """aten::_copy_from: among tensors of the device as aten::copy_, where calls may wait."""
+
+    def __init__(self):
+        super().__init__(torch.ops.aten.copy_.default)
+
+    def copy(self, source, target, non_blocking=False):
+        if lazily.is_on() and lazily.may_wait((source, target)):
+            return self.front(target, source)
+        return tensors.copy_from(source, target)
+
+    def left(self, args, kwargs):
+        target, source = args
+        return tensors.copy_from(source, target)
+
+
+def counted() -> dict:
+    """{operator: calls} that our kernels ran."""
+    found = collections.Counter(calls)
+    for kernel in _registered:
+        found[kernel.name] += kernel.front.calls
+    return {name: n for name, n in found.items() if n}
+
+
+_registered = []
+
+
 def register(library) -> dict:
     """→ {operator: its kernel}"""
+    singletons = [torch.dtype, torch.layout, torch.memory_format]
+    _core.tell_device_types(torch.Tensor.__dlpack_c_exchange_api__, list(_PLAIN), singletons, [torch.device])
     made = {op: Operator(op) for op in operators()}
+    _registered.extend(made.values())
+    library.impl("_copy_from", Copy().copy, "PrivateUse1")
     for op, kernel in made.items():
-        library.impl(op.name().partition("::")[2], kernel, "PrivateUse1")
+        library.impl(op.name().partition("::")[2], kernel.front, "PrivateUse1")
     return made

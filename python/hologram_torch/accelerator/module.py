@@ -1,6 +1,6 @@
 # hologram_torch/accelerator/module.py: `torch.hologram`, what PyTorch asks of a device's module
-"""One device, number 0, whose work ends before its call does. Random numbers are those of PyTorch's generator for the host, so that
-a seed gives what it gives on "cpu"."""
+"""One device, number 0, whose work ends before its call does, or waits for who looks. Random numbers are those of PyTorch's generator
+for the host, so that a seed gives what it gives on "cpu"."""
 
 import contextlib
 
@@ -56,13 +56,17 @@ def get_device_name(device=None) -> str:
 
 
 def synchronize(device=None) -> None:
-    """Operators have ended when their calls have."""
+    """Runs the operators that wait (hologram_torch.device.lazy); all others have ended when their calls have."""
+    from . import lazily
+
+    lazily.flush()
 
 
 def empty_cache() -> None:
     """Gives memory that the pool keeps for later back to the system."""
     from .. import runtimes
 
+    synchronize()
     runtimes.release_memory()
 
 

@@ -116,7 +116,7 @@ def resize(self, size, *, memory_format=None):
 
 
 def copy_from(self, dst, non_blocking=False):
-    """aten::_copy_from: between the device and the host, or on the device."""
+    """Between the device and the host, or on the device, by PyTorch's kernel for the host."""
     source, target = (on_host(t) if is_ours(t) else t for t in (self, dst))
     target.copy_(source)
     return dst
@@ -181,7 +181,7 @@ def register(library):
     for name in METADATA:
         library.impl(name, metadata(overload(name)), "PrivateUse1")
     mine = {
-        "empty.memory_format": empty, "empty_strided": empty_strided, "resize_": resize, "_copy_from": copy_from,
+        "empty.memory_format": empty, "empty_strided": empty_strided, "resize_": resize,
         "_copy_from_and_resize": copy_from_and_resize, "_local_scalar_dense": item,
         "set_": lambda self: adopt(self, empty([0], dtype=self.dtype)),
     }  # fmt: skip
