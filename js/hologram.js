@@ -104,6 +104,8 @@ function loadKernels({ exports }, code, bytes, count) {
   }
 }
 
+const MOST_BYTES = 2 ** 31 - 256; // of a string in the runtime
+
 // --- archives -------------------------------------------------------------------------------------
 
 /**
@@ -190,7 +192,7 @@ export class Archive {
 
   async _read(source, full, onProgress, signal) {
     await readInto(source, (bytes) => {
-      if (bytes > 0xffff0000) fail("out_of_memory", `the archive has ${bytes} bytes, WebAssembly's memory at most 4 GiB`);
+      if (bytes > MOST_BYTES) fail("out_of_memory", `the archive has ${bytes} bytes; the runtime holds less than 2 GiB`);
       const at = this.#native("hologram_reserve", bytes) >>> 0;
       if (at === 0) fail("out_of_memory", this.#text("hologram_message"));
       return () => new Uint8Array(this.#memory(), at, bytes);

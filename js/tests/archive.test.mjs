@@ -111,6 +111,8 @@ test("loading ends where the server or the caller ends it, and says why", async 
   const url = `http://127.0.0.1:${server.address().port}/`;
   await assert.rejects(open(`${url}no`), refused("io", /says 500/));
   await assert.rejects(open(await fetch(`${url}no`)), refused("io", /says 500/));
+  const large = new Response(bytes, { headers: { "content-length": String(2 ** 31) } });
+  await assert.rejects(open(large), refused("out_of_memory", /has 2147483648 bytes; the runtime holds less than 2 GiB/));
   await assert.rejects(open(`${url}broken`), refused("io", new RegExp(`after ${half} of ${bytes.length} bytes: terminated`)));
   const control = new AbortController(), onProgress = () => control.abort(new Error("enough"));
   await assert.rejects(open(`${url}stalled`, { signal: control.signal, onProgress }), refused("cancelled", /enough/));

@@ -126,7 +126,8 @@ def check_contents(wheel, machine):
     sources = {f"{p.relative_to(ROOT / 'python')}" for p in (ROOT / "python").rglob("*.py*")
                if "__pycache__" not in p.parts and p.suffix in (".py", ".pyi")}
     assert sources <= set(names)
-    assert {f"hologram/js/hologram.{suffix}" for suffix in ("js", "d.ts")} <= set(names)
+    module = json.loads((ROOT / "js/package.json").read_text())["files"]
+    assert {f"hologram/js/{n}" for n in [*module, "package.json"] if not n.endswith(".wasm")} <= set(names)
     assert {"hologram/include/hologram/hologram.h", "hologram/include/hologram/hologram.hpp", "hologram/py.typed"} <= set(names)
 
 
