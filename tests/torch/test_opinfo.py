@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import hologram
 import opinfo
 import pytest
 from harness import BACKEND, seed_of
@@ -85,6 +86,18 @@ def test_samples_drawn_at_random():
            if not opinfo.is_known(request, known)]  # fmt: skip
     assert done
     assert not bad, f"HOLOGRAM_OPINFO_SEED={seed}\n" + "\n".join(bad)
+
+
+@pytest.mark.skipif(hologram.device_count("webgpu") == 0, reason="no adapter: install mesa-vulkan-drivers")
+def test_operators_on_webgpu():
+    """A part of them, the same in each run; HOLOGRAM_BACKEND=webgpu runs opinfo.py there."""
+    backend = f"{Path(__file__).with_name('device_backends.py')}:webgpu"
+    results = opinfo.run(backend=backend, sampled=14, samples=2, together=2, seed=3, edges=True, direct=True, reference="aot_eager", jobs=1)
+    known = opinfo.read_known()
+    bad = [f"{name}: {fault['label']}: {fault['message'][:300]}" for name, result in results.items() for fault in result["bad"]
+           if not opinfo.is_known({"op": name, "edges": True, "direct": True}, known)]  # fmt: skip
+    assert not bad, "\n".join(bad)
+    assert sum(result["status"] in opinfo.PASSED for result in results.values()) > 6
 
 
 def test_calls_that_eager_refuses():
