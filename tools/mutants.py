@@ -9,7 +9,7 @@
 
 A fault is a line with a comparison turned, a constant off by one, a negation dropped, operands swapped, `and` for `or`, or a
 statement left out. All of them are in one build, and in modules as they are imported: `if (at(17)) {mutated} else {original}`,
-where the environment's MUTANT is the one that acts. A failure, a crash and four times the processor time are finds. FAULTS names
+where the environment's MUTANT is the one that acts. A failure, a crash and thrice the processor time are finds. FAULTS names
 text, not places, so that `build` plants it in a later tree too. TESTS and FOUND are lines of JSON; what they hold is not run again.
 """
 
@@ -84,6 +84,9 @@ def plugin(log):
     return Log()
 
 
+most_pages = (8 << 30) // resource.getpagesize()  # of memory: a fault may ask for more and more of it
+
+
 def run(tests, fault=-1, first=True, log=None, seconds=300):
     """Runs tests of one program, or of pytest, in a process of its own: (whether they pass, text, processor seconds, what they reached)."""
     folder = tempfile.mkdtemp(prefix="mutants-")
@@ -92,8 +95,7 @@ def run(tests, fault=-1, first=True, log=None, seconds=300):
     child = os.fork()
     if child == 0:
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 10, int(seconds) + 15))
-        resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 5))
         os.environ.update(MUTANT=str(fault), MUTANTS_REACHED=str(reached), HOLOGRAM_CACHE_DIR=folder, TMPDIR=folder)
         tempfile.tempdir = folder
         for stream in (1, 2):
@@ -108,9 +110,11 @@ def run(tests, fault=-1, first=True, log=None, seconds=300):
         program = tests[0].split(":")[0]
         names = ":".join(t.split(":", 1)[1] for t in tests)
         os.execv(program, [program, f"--gtest_filter={names}", *(["--gtest_fail_fast"] if first else [])])
-    end, ended, status = time.monotonic() + 20 * seconds + 120, 0, 1
-    while not ended and time.monotonic() < end:
-        time.sleep(0.005)
+    end, ended, status, pages = time.monotonic() + 20 * seconds + 60, 0, 1, 0
+    while not ended and time.monotonic() < end and pages < most_pages:
+        time.sleep(0.02)
+        with open(f"/proc/{child}/statm") as memory:
+            pages = int(memory.read().split()[1])
         ended, status, used = os.wait4(child, os.WNOHANG)
     try:
         os.killpg(child, signal.SIGKILL)
@@ -128,13 +132,13 @@ def rows(path):
     return [json.loads(line) for line in Path(path).read_text().splitlines()] if Path(path).exists() else []
 
 
-def together(things, work):
-    """Takes things one by one in two processes that have loaded what tests load."""
+def together(things, work, jobs):
+    """Takes things one by one in processes that have loaded what tests load."""
     reader, writer = os.pipe()
     os.write(writer, b"".join(i.to_bytes(4, "little") for i in range(len(things))))
     os.close(writer)
     children = []
-    for _ in range(2):
+    for _ in range(jobs):
         children.append(os.fork())
         if children[-1] == 0:
             while number := os.read(reader, 4):
@@ -162,11 +166,11 @@ def reach(options):
         if test.endswith(".py"):
             run([test], first=False, log=os.path.abspath(options.tests), seconds=600)
         else:
-            passes, _, seconds, found = run([test])
+            passes, _, seconds, found = run([test], seconds=options.budget)
             with open(options.tests, "a") as file:
                 file.write(json.dumps({"test": test, "ok": passes, "seconds": round(seconds, 3), "reached": found}) + "\n")
 
-    together(tests, work)
+    together(tests, work, options.jobs)
 
 
 def killers(text, tests):
@@ -198,7 +202,7 @@ def kill(options):
                     kept.append(t["test"])
             spent += cost
             row["left"] += len(group) - len(kept)
-            if kept and not (result := run(kept, i, cost > 2, seconds=4 * cost))[0]:
+            if kept and not (result := run(kept, i, cost > 2, seconds=3 * cost + 2))[0]:
                 row |= {"state": "killed", "by": killers(result[1], kept)[:20], "ran": []}
                 break
             row["ran"] += kept
@@ -207,7 +211,7 @@ def kill(options):
         with open(options.found, "a") as file:
             file.write(json.dumps(row) + "\n")
 
-    together([i for i in faults if i not in done or done[i]["state"] != "killed"], work)
+    together([i for i in faults if i not in done or done[i]["state"] != "killed"], work, options.jobs)
 
 
 def tell(options):
@@ -228,8 +232,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--skip", help="tests whose names hold this expression are not run")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--budget", type=float, default=40, help="processor seconds of tests for a fault")
+    parser.add_argument("--budget", type=float, default=40, help="processor seconds of tests for a fault, or of one in `reach`")
     for name in ("command", "faults"):
         parser.add_argument(name)
     parser.add_argument("rest", nargs="*")
