@@ -177,7 +177,7 @@ def killers(text, tests):
     """Those that failed; where a program died, the last one begun."""
     program = tests[0].split(":")[0]
     found = [f"{program}:{name}" for name in re.findall(r"^\[  FAILED  \] ([\w./]+)[^\n]*ms\)", text, re.M)]
-    found += re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.M)
+    found += re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.M)
     begun = re.findall(r"^\[ RUN      \] (\S+)", text, re.M)
     return found or ([f"{program}:{begun[-1]}"] if begun else [f"{tests[0]} or one after it"])
 
@@ -202,7 +202,7 @@ def kill(options):
                     kept.append(t["test"])
             spent += cost
             row["left"] += len(group) - len(kept)
-            if kept and not (result := run(kept, i, cost > 2, seconds=3 * cost + 2))[0]:
+            if kept and not (result := run(kept, i, cost > 2, seconds=3 * cost + (20 if ".py" in kept[0] else 2)))[0]:
                 row |= {"state": "killed", "by": killers(result[1], kept)[:20], "ran": []}
                 break
             row["ran"] += kept

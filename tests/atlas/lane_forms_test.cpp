@@ -55,6 +55,7 @@ TEST(LaneForms, TextAndBytesRoundTrip) {
   EXPECT_EQ(fingerprint(p), fingerprint(decode_lane(bytes_of_p)));
   EXPECT_NE(text.find("[Φ(5, 12, 200)]"), std::string::npos);
   EXPECT_NE(text.find("[r10 - 4]"), std::string::npos);
+  EXPECT_NE(text.find("mov_imm.f64 r1, 0x3ff8000000000000 ; 1.5\n"), std::string::npos);
 }
 
 TEST(LaneForms, OneContainerForBothLayers) {

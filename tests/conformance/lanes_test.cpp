@@ -2,6 +2,7 @@
 // backend.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -187,6 +188,20 @@ TEST(Lanes, Comparisons) {
       }
       check_values(text + "\nmov_imm.u8 r10, 1\nmov_imm.u8 r11, 0\nsel.u8 r0, p1, r10, r11", t, DType::u8);
     }
+  // What they mean, apart from the interpreter, which takes them from the same table: of 1 and 2, 2 and 2, 2 and 1, -1 and 1.
+  struct Row {
+    const char* name;
+    std::array<bool, 4> holds;
+  };
+  constexpr std::array<int, 2> pairs[] = {{1, 2}, {2, 2}, {2, 1}, {-1, 1}};
+  std::string text = "mov_imm.i32 r10, 1\nmov_imm.i32 r11, 0\n";
+  for (const Row& row : {Row{"eq", {0, 1, 0, 0}}, Row{"ne", {1, 0, 1, 1}}, Row{"lt", {1, 0, 0, 1}}, Row{"le", {1, 1, 0, 1}},
+                         Row{"gt", {0, 0, 1, 0}}, Row{"ge", {0, 1, 1, 0}}, Row{"ltu", {1, 0, 0, 0}}, Row{"leu", {1, 1, 0, 0}},
+                         Row{"gtu", {0, 0, 1, 1}}, Row{"geu", {0, 1, 1, 1}}})
+    for (size_t k = 0; k < 4; ++k)  // what is not so divides by zero
+      text += fmt::format("mov_imm.i32 r1, {}\nmov_imm.i32 r2, {}\nset{}.i32 p1, r1, r2\nsel.i32 r3, p1, r{}\ndiv.i32 r0, r10, r3\n",
+                          pairs[k][0], pairs[k][1], row.name, row.holds[k] ? "10, r11" : "11, r10");
+  EXPECT_EQ(expect_same(text + "stg.i32 [buf1 + 0], r0\n"), "");
 }
 
 TEST(Lanes, IntegerDivision) {

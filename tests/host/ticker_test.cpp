@@ -2,6 +2,7 @@
 #include "host/ticker.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -37,8 +38,14 @@ TEST(Ticker, CallsUntilNothingIsLeftAndAgainWhenAsked) {
 
 TEST(Ticker, NothingIsCalledOnceItIsStopped) {
   std::atomic<int> calls{0};
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   Ticker ticker(1ms, [&] { return ++calls > 0; });
   ticker.start();
+  pthread_sigmask(SIG_SETMASK, nullptr, &signals);
+  EXPECT_FALSE(sigismember(&signals, SIGINT)) << "signals are kept from the new thread alone";
   EXPECT_TRUE(comes_true([&] { return calls > 0; }));
   ticker.stop();
   const int then = calls;
