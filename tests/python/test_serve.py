@@ -2,6 +2,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
 import importlib.util
 import io
 import json
@@ -258,7 +259,7 @@ def test_limits():
         assert gate.wait(30)
         return given
 
-    with serving(flat, queue=2, timeout=1.5, max_body=1000) as client, concurrent.futures.ThreadPoolExecutor(8) as threads:
+    with serving(flat, queue=2, max_body=1000) as client, concurrent.futures.ThreadPoolExecutor(8) as threads:
         gate.clear()
         calls.clear()
         running = threads.submit(client.post, "/predict", json=ONE)
@@ -273,15 +274,22 @@ def test_limits():
         assert refused.status_code == 503 and int(refused.headers["retry-after"]) >= 1 and "at most 2" in refused.text
         gone.close()  # its request leaves the queue
         until(lambda: sample(client, "hologram_queue_length") == 1)
-        assert waiting.result().status_code == 504 and running.result().status_code == 504
-        assert sample(client, "hologram_queue_length") == 0
+        patient, client.service.settings = client.service.settings, dataclasses.replace(client.service.settings, timeout=0.3)
+        assert client.post("/predict", json=ONE).status_code == 504  # in the queue
+        until(lambda: sample(client, "hologram_queue_length") == 1)
         gate.set()
-        assert client.post("/predict", json=ONE).json() == {"result0": [[1.0, 2.0]]} and calls == [1, 1]
+        assert waiting.result().status_code == running.result().status_code == 200
+        gate.clear()
+        assert client.post("/predict", json=ONE).status_code == 504  # in the model
+        gate.set()
+        client.service.settings = patient
+        assert client.post("/predict", json=ONE).json() == {"result0": [[1.0, 2.0]]} and calls == [1] * 4
+        assert sample(client, "hologram_queue_length") == 0
         large = client.post("/predict", json={"input": [[1, 2]] * 500})
         assert large.status_code == 413 and "at most 1000 bytes" in large.text
         streamed = client.post("/predict", content=(b"x" * 400 for _ in range(5)))
         assert streamed.status_code == 413
-        for status, count in ((200, 1), (413, 2), (499, 1), (503, 1), (504, 2)):
+        for status, count in ((200, 3), (413, 2), (499, 1), (503, 1), (504, 2)):
             assert sample(client, f'hologram_requests_total{{method="forward",status="{status}"}}') == count
 
 
