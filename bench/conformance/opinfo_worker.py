@@ -29,7 +29,7 @@ DEFAULTS = {
     "first": 0,  # number of the first sample to run
     "together": 1,  # so many samples in a graph, with "direct"; one by one where they do not pass
     "memory": True,  # looked at by same_memory.py too
-    "lazy": False,  # operators of device "hologram" wait; each sample is called until they run as one graph
+    "lazy": False,  # operators of device "hologram" wait: each sample is called a second time, in which they run as one graph
     "outs": False,  # samples with tensors for the results, out=; of device "hologram"
     "errors": False,  # calls that eager refuses in place of the samples: the backend has to refuse them
     "direct": False,  # captured by make_fx, without Dynamo; with "dynamic", graphs serve the samples that follow
@@ -231,7 +231,7 @@ class Checker:
     def compiled(self, function, inputs, process):
         torch = self.torch
         if self.eagerly:
-            for _ in range(3 if self.request["lazy"] else 0):
+            for _ in range(1 if self.request["lazy"] else 0):
                 self.call(function, *self.clone(inputs), process)
             return function
         if not self.request["direct"]:
@@ -448,6 +448,10 @@ def load_device(lazy):
     import hologram_torch
 
     hologram_torch.device.lazy(lazy)
+    if lazy:
+        from hologram_torch.accelerator import lazily
+
+        lazily.MET = 0  # compiles sequences of calls that it has not met before
     return None, lambda: hologram_torch.device.stats()["fallback_ops"]
 
 

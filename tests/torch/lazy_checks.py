@@ -63,7 +63,7 @@ def check_random_programs():
     import hologram_torch
 
     ran = 0
-    for seed in range(40):
+    for seed in range(25):
         expected = program(seed, "cpu")
 
         def work(seed=seed, expected=expected):
@@ -73,7 +73,7 @@ def check_random_programs():
                 assert a.stride() == e.stride()
 
         ran += fused(work, 5)[1]
-    assert ran >= 40, (ran, hologram_torch.device.stats()["lazy"])
+    assert ran >= 25, (ran, hologram_torch.device.stats()["lazy"])
 
 
 def check_one_graph_writes_what_is_held():
@@ -139,7 +139,7 @@ def check_training_gives_the_same():
         net = torch.nn.Sequential(torch.nn.Linear(5, 8), layer, torch.nn.Linear(8, 3)).to(device)
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
         x, labels, found = torch.randn(4, 6, 5).to(device), torch.randint(3, (24,)).to(device), []
-        for _ in range(9):
+        for _ in range(6):
             loss = F.cross_entropy(net(x).flatten(0, 1), labels)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)

@@ -255,8 +255,9 @@ def register(library) -> dict:
     singletons = [torch.dtype, torch.layout, torch.memory_format]
     _core.tell_device_types(torch.Tensor.__dlpack_c_exchange_api__, list(_PLAIN), singletons, [torch.device])
     made = {op: Operator(op) for op in operators()}
-    _registered.extend(made.values())
-    library.impl("_copy_from", Copy().copy, "PrivateUse1")
+    copy = Copy()
+    _registered.extend((*made.values(), copy))
+    library.impl("_copy_from", copy.copy, "PrivateUse1")
     for op, kernel in made.items():
         library.impl(op.name().partition("::")[2], kernel.front, "PrivateUse1")
     return made
