@@ -73,7 +73,8 @@ class Stamps {
         host_(host),
         stamps_(static_cast<size_t>(plan.num_parameters)),
         bytes_(stamps_.size(), -1),
-        vector_(stamps_.size()) {
+        vector_(stamps_.size()),
+        renewed_(plan.cache.size()) {
     for (const auto& entry : plan.cache)
       used_.insert(used_.end(), entry.parameters.begin(), entry.parameters.end());
     std::sort(used_.begin(), used_.end());
@@ -93,6 +94,7 @@ class Stamps {
   /// What a call found: what it may take, and the stamps of what it computes.
   struct Checked {
     runtime::Kept kept;
+    std::vector<uint8_t> passing;  // by cache entry: is not worth keeping beyond the call
     std::vector<std::pair<size_t, Stamp>> changed;  // by parameter
     int64_t epoch = 0, commits = 0;
     std::optional<runtime::PackedValues> packed;  // by these stamps' names
@@ -114,7 +116,8 @@ class Stamps {
   /// Keeps what a call that ended well computed, unless another call has changed what is kept since
   /// the check: theirs may rest on other tensors.
   void commit(runtime::Executable& executable, Checked checked) {
-    if (checked.changed.empty() || checked.commits != commits_) return;
+    if ((checked.changed.empty() && settled_) || checked.commits != commits_) return;
+    count_renewals(checked);
     ++commits_;
     epoch_ = checked.epoch;
     for (auto& [k, stamp] : checked.changed) stamps_[k] = std::move(stamp);
@@ -157,10 +160,28 @@ class Stamps {
  private:
   static constexpr int64_t buffer_bytes = 64 << 10;  // the statistics of 16,384 channels
   static constexpr int64_t chunk_bytes = 256 << 10;
+  static constexpr int passing_from = 2;  // calls in a row that have found other weights
 
   static std::vector<Stamps*>& of_process() {
     static std::vector<Stamps*> all;
     return all;
+  }
+
+  // Weights that an optimizer writes between any two calls: what is packed of them is made for each
+  // call. Once they have stayed for a call it is kept again.
+  void count_renewals(const Checked& checked) {
+    std::vector<char> changed(stamps_.size(), 0);
+    for (const auto& [k, _] : checked.changed) changed[k] = 1;
+    settled_ = true;
+    for (size_t c = 0; c < renewed_.size(); ++c) {
+      const auto& of = plan_.cache[c].parameters;
+      const bool again = std::ranges::any_of(of, [&](int p) {
+        const auto k = static_cast<size_t>(p);
+        return changed[k] && stamps_[k].weak.is_valid();
+      });
+      renewed_[c] = again ? std::min(renewed_[c] + 1, passing_from) : 0;
+      settled_ = settled_ && (!host_ || (!again && checked.kept[c]));
+    }
   }
 
   // What a check compares of tensors that share their memory, and how long that takes.
@@ -177,6 +198,7 @@ class Stamps {
     out.kept = executable.kept();
     out.epoch = Writes::of_process().epoch();
     out.commits = commits_;
+    out.passing.clear();
     out.changed.clear();
     out.packed.reset();
     std::vector<char> changed(stamps_.size(), 0);
@@ -203,7 +225,12 @@ class Stamps {
     for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
       for (int p : plan_.cache[c].parameters)
         if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
-    if (!out.changed.empty()) take_shared(executable, object, out);
+    if (!out.changed.empty()) {
+      take_shared(executable, object, out);
+      out.passing.assign(plan_.cache.size(), 0);
+      for (size_t c = 0; c < out.passing.size(); ++c)
+        out.passing[c] = renewed_[c] == passing_from && !out.kept[c];
+    }
     if (comparing && !comparing->storages.empty() && !host_)
       comparing->seconds =
           Sharers::of_process().patience();  // nothing of them is kept: the first search is now
@@ -294,6 +321,8 @@ class Stamps {
   std::vector<char> vector_;                                      // by parameter: of one axis
   std::vector<char> shared_ = std::vector<char>(stamps_.size());  // by parameter, at the last check
   std::vector<int> used_;
+  std::vector<int> renewed_;  // by cache entry: calls in a row for which it was computed anew
+  bool settled_ = false;      // the last call left a value for each cache entry, none anew
   int64_t epoch_ = 0, commits_ = 0;
 };
 

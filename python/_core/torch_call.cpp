@@ -159,6 +159,7 @@ void TorchCall::State::tell_of_writes() {
 PyObject* TorchCall::State::run() {
   Executable& e = *owner_.executable_;
   Executable::Arguments arguments{parameters_.data(), symbols_.data(), &checked_.kept, observer()};
+  if (!checked_.passing.empty()) arguments.passing = &checked_.passing;
   runtime::Outcome outcome;
   void* queue = nullptr;
   if (const Place& place = owner_.place_; place.on_device()) {

@@ -9,6 +9,7 @@
 #include "runtime/planning.h"
 #include "runtime/staging.h"
 #include "schedule/footprint.h"
+#include "schedule/memory.h"
 
 namespace hologram::runtime {
 namespace {
@@ -74,6 +75,31 @@ class Executable::Lease {
   std::shared_ptr<void> given_;
   int class_ = -1, count_ = 0;
 };
+
+// Where values lie that are for one call alone.
+struct Executable::Passing {
+  std::vector<size_t> entries;
+  schedule::Fitted places;  // by entry of `entries`
+};
+
+// Of those that this call computes; null: none.
+std::shared_ptr<const Executable::Passing> Executable::passing_of(
+    const Arguments& arguments, const std::vector<uint8_t>& stale) {
+  if (!arguments.passing || runtime_->device() || !plan_.arena_bytes.is_const()) return nullptr;
+  std::vector<size_t> entries;
+  for (size_t c = 0; c < stale.size(); ++c)
+    if (stale[c] && (*arguments.passing)[c] &&
+        plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].bytes.is_const())
+      entries.push_back(c);
+  if (entries.empty()) return nullptr;
+  std::lock_guard lock(mutex_);
+  if (!passing_ || passing_->entries != entries) {
+    std::vector<int> slots;
+    for (size_t c : entries) slots.push_back(plan_.cache[c].slot);
+    passing_ = std::make_shared<const Passing>(entries, schedule::fit_into_arena(plan_, slots));
+  }
+  return passing_;
+}
 
 // The context of one call. Exceptions stop here: generated code has no way to pass them on.
 struct Executable::CallContext : atlas::Context {
@@ -376,28 +402,19 @@ std::shared_ptr<void> Executable::allocate_kept(size_t bytes, Outputs& outputs,
           }};
 }
 
-Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host,
-                                    Frame& frame) {
-  if (frame.threads != runtime_->threads().num_threads() ||
-      (!static_sizes_ &&
-       !std::equal(frame.symbols.begin(), frame.symbols.end(), arguments.symbols))) {
-    std::copy_n(arguments.symbols, frame.symbols.size(), frame.symbols.begin());
-    size(frame);
+// Gives the cached slots their addresses, and those that are stale memory.
+void Executable::bind_kept(Kept& kept, std::vector<uint8_t> missing, const Passing* passing,
+                           const Lease& lease, Outputs& outputs, Frame& frame) {
+  for (size_t i = 0; passing && i < passing->entries.size(); ++i) {
+    const size_t c = passing->entries[i];
+    bind(frame, plan_.cache[c].slot, lease.arena + passing->places.offsets[i]);
+    missing[c] = 0;
   }
-  Lease lease(*runtime_, frame.arena_bytes, plan_.boundary_bytes,
-              frame.code->launcher->workspace_bytes(*frame.prepared), outputs, frame);
-  bind_all(arguments, outputs, lease, frame);
-  Kept computed;
-  Kept& kept = arguments.kept ? *arguments.kept : computed;
-  kept.resize(plan_.cache.size());
-  std::vector<uint8_t> stale(kept.size());
-  for (size_t c = 0; c < kept.size(); ++c)
-    stale[c] =
-        !kept[c] && plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].kind != SlotKind::input;
-  if (!runtime_->device()) allocate_together(kept, stale);
+  if (!runtime_->device()) allocate_together(kept, missing);
   for (size_t c = 0; c < kept.size(); ++c) {
     int slot = plan_.cache[c].slot;
     if (plan_.slots[static_cast<size_t>(slot)].kind == SlotKind::input) continue;  // Staging's
+    if (!kept[c] && !missing[c]) continue;                                         // bound above
     if (!kept[c]) {
       const size_t bytes =
           host::addressable(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
@@ -409,6 +426,29 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
     }
     bind(frame, slot, kept[c].get());
   }
+}
+
+Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host,
+                                    Frame& frame) {
+  if (frame.threads != runtime_->threads().num_threads() ||
+      (!static_sizes_ &&
+       !std::equal(frame.symbols.begin(), frame.symbols.end(), arguments.symbols))) {
+    std::copy_n(arguments.symbols, frame.symbols.size(), frame.symbols.begin());
+    size(frame);
+  }
+  Kept computed;
+  Kept& kept = arguments.kept ? *arguments.kept : computed;
+  kept.resize(plan_.cache.size());
+  std::vector<uint8_t> stale(kept.size());
+  for (size_t c = 0; c < kept.size(); ++c)
+    stale[c] =
+        !kept[c] && plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].kind != SlotKind::input;
+  const std::shared_ptr<const Passing> passing = passing_of(arguments, stale);
+  Lease lease(*runtime_, passing ? passing->places.arena_bytes : frame.arena_bytes,
+              plan_.boundary_bytes, frame.code->launcher->workspace_bytes(*frame.prepared), outputs,
+              frame);
+  bind_all(arguments, outputs, lease, frame);
+  bind_kept(kept, stale, passing.get(), lease, outputs, frame);
   std::atomic<int32_t> faults{0};
   CallContext context{
       host::make_context(runtime_->threads(), &faults, call_host), *this, frame, host, {}};

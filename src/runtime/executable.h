@@ -147,6 +147,9 @@ class Executable : public std::enable_shared_from_this<Executable> {
     /// Where StickyError bits of a call with a queue are added once its steps are done; null:
     /// late_faults() tells them.
     std::atomic<int32_t>* faults = nullptr;
+    /// By cache entry: whether what is computed for it is for this call alone, and stays null in
+    /// `kept`. It then shares the arena's memory. Null: none.
+    const std::vector<uint8_t>* passing = nullptr;
   };
   /// Compiles well what was compiled quickly, for calls that begin from then on. Nothing to do for
   /// other executables. Throws as compile() does; the executable stays as it was then.
@@ -194,6 +197,11 @@ class Executable : public std::enable_shared_from_this<Executable> {
   Outcome run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
   void bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease, Frame& frame);
   void allocate_together(Kept& kept, const std::vector<uint8_t>& stale) const;
+  struct Passing;
+  std::shared_ptr<const Passing> passing_of(const Arguments& arguments,
+                                            const std::vector<uint8_t>& stale);
+  void bind_kept(Kept& kept, std::vector<uint8_t> missing, const Passing* passing,
+                 const Lease& lease, Outputs& outputs, Frame& frame);
   std::shared_ptr<void> allocate_kept(size_t bytes, Outputs& outputs, Frame& frame) const;
   Stream stream_for(const Arguments& arguments, Memory& device, Frame& frame) const;
   void keep_on_device(const std::vector<bool>& fixed);
@@ -223,6 +231,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
       only_for_;  // by parameter: cache entries, if nothing else reads it
   bool static_sizes_ = true;
   Kept kept_;
+  std::shared_ptr<const Passing> passing_;  // of the last call that had some; guarded by mutex_
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;
 };

@@ -41,15 +41,15 @@ struct Placed {
   int64_t offset, size;
 };
 
-// Lowest offset at which `size` bytes fit beside everything placed that is live at the same time.
+// Lowest offset from `at` on at which `size` bytes fit beside everything placed that is live at the
+// same time.
 int64_t first_fit(const std::vector<Placed>& placed, const std::vector<Life>& life, size_t slot,
-                  int64_t size) {
+                  int64_t size, int64_t at = 0) {
   std::vector<Placed> busy;
   for (const Placed& p : placed)
     if (life[p.slot].overlaps(life[slot])) busy.push_back(p);
   std::sort(busy.begin(), busy.end(),
             [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
-  int64_t at = 0;
   for (const Placed& p : busy) {
     if (at + size <= p.offset) break;
     at = std::max(at, p.offset + p.size);
@@ -119,6 +119,28 @@ void plan_memory(Plan& plan, const Machine& machine) {
     plan.slots[i].offset = it->offset;
   }
   plan.arena_bytes = end;
+}
+
+Fitted fit_into_arena(const Plan& plan, const std::vector<int>& slots) {
+  const int64_t alignment = plain_machine().alignment;
+  const std::vector<Life> life = lifetimes(plan);
+  std::vector<Placed> placed;
+  for (size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& s = plan.slots[i];
+    if (s.kind == SlotKind::arena && !s.boundary && s.bytes.is_const() && s.offset.is_const())
+      placed.push_back(
+          {i, s.offset.constant_value(), round_up(s.bytes.constant_value(), alignment)});
+  }
+  Fitted out{{}, plan.arena_bytes.constant_value()};
+  for (int slot : slots) {
+    const auto i = static_cast<size_t>(slot);
+    const int64_t size = round_up(plan.slots[i].bytes.constant_value(), alignment);
+    const int64_t at = first_fit(placed, life, i, size, plan.boundary_bytes);
+    placed.push_back({i, at, size});
+    out.offsets.push_back(at);
+    out.arena_bytes = std::max(out.arena_bytes, at + size);
+  }
+  return out;
 }
 
 }  // namespace hologram::schedule

@@ -10,4 +10,14 @@ namespace hologram::schedule {
 /// classes of 12,288 bytes).
 void plan_memory(Plan& plan, const Machine& machine);
 
+/// Places for more slots in the arena of a plan with its memory.
+struct Fitted {
+  std::vector<int64_t> offsets;  ///< by slot that was asked for, from the arena's beginning
+  int64_t arena_bytes = 0;       ///< what the arena takes with them
+};
+
+/// Finds room for slots of known sizes, as long as the steps that name them run, beside what the
+/// arena holds meanwhile. The plan's arena is of a known size.
+Fitted fit_into_arena(const Plan& plan, const std::vector<int>& slots);
+
 }  // namespace hologram::schedule

@@ -87,17 +87,24 @@ def test_small_packed_weights_lie_side_by_side():
     assert values[-1][0] + values[-1][1] - values[0][0] < (5 << 20) + 4096
 
 
-def test_packed_weights_that_change_leave_no_memory_behind():
-    layers = [nn.Linear(512, 512, bias=False) for _ in range(5)]
-    compiled = compile_fresh(nn.Sequential(*layers))
+def test_weights_that_change_before_each_call_are_packed_for_that_call():
+    """But for one that stays, and again kept once the others stay too."""
+    model = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(5)))
+    compiled, x = compile_fresh(model), torch.randn(2, 512)
+
+    def held(change: bool) -> tuple:
+        for layer in model[1:] if change else ():
+            layer.weight.mul_(1.5)
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-3)
+        memory = hologram_torch.stats()["memory"]
+        return round(memory["packed_weights"] / MIB), memory["in_use"]
+
     with torch.no_grad():
-        for call in range(5):
-            for layer in layers:
-                layer.weight.mul_(2)
-            compiled(torch.ones(2, 512))
-            if call == 1:
-                before = hologram_torch.stats()["memory"]["in_use"]
-    assert hologram_torch.stats()["memory"]["in_use"] < before + (1 << 20)
+        first, *_ = held(False)
+        found = [held(True) for _ in range(5)]
+        assert [packed - first for packed, _ in found] == [0, 0, -4, -4, -4]
+        assert found[-1][1] <= found[0][1] + MIB
+        assert [held(False)[0] - first for _ in range(2)] == [0, 0]
 
 
 def test_code_and_plans_are_counted_while_their_graphs_live():
