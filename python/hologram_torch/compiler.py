@@ -8,7 +8,7 @@ import torch
 from hologram import _dump
 
 from . import counters, holders, lines, owners, parameters, precision, profiling, runtimes, writes
-from .capture import unfold
+from .capture import again, unfold
 from .graph.symbols import Unsupported
 from .options import Options, strict
 from .pieces import CutGraph, Variants
@@ -44,6 +44,8 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
     def compile():
         if kind == "backward":
             layout.adopt(module, examples)
+        if kind == "inference" and options.recompute:
+            again.spread(module)
         task.hidden = layout.hidden(module.graph, kind)
         task.layouts = layout.saved(module.graph, task.hidden) if kind == "forward" else {}
         task.static = parameters.positions(module, kind) if static is None else static

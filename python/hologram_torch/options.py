@@ -29,6 +29,8 @@ class Options:
         call on; False: never. By default from eight kernels on, when sizes come for the third time.
     native_products: on CUDA, products, convolutions, attention and long sorts are kernels of ours (True) or PyTorch's (False); also set by
         HOLOGRAM_CUDA_PRODUCTS. By default `owners` decides.
+    recompute: the graph is a whole training step whose result is the loss: what its gradients read of the forward pass is computed
+        again where that takes less memory. `training_step` asks for it.
     cache: keep what AOTAutograd traces in PyTorch's cache on disk, and take it from there; also set by
         HOLOGRAM_AUTOGRAD_CACHE=1. Asking that cache loads Inductor, which takes a process more than tracing a small model.
     """
@@ -37,6 +39,7 @@ class Options:
     reproducible: bool = False
     fast: bool = False
     pack_weights: bool = True
+    recompute: bool = False
     cache: bool = False
     cudagraphs: bool | None = None
     native_products: bool | None = None

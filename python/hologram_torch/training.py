@@ -3,6 +3,8 @@ import inspect
 
 import torch
 
+from .backend import hologram
+
 
 def training_step(loss, optimizer, *, accumulate=1, **options):
     """A function of one batch that runs `loss(*batch)`, its gradients and `optimizer.step()` as one graph and returns the loss, detached.
@@ -27,6 +29,8 @@ class _Step:
         self._gradients = None
         options = {"backend": "hologram", **options}
         if _traceable(optimizer):
+            if options["backend"] == "hologram":
+                options["backend"] = _whole
             update = inspect.unwrap(type(optimizer).step)  # without what breaks graphs around it
             self._calls = {
                 (first, last): torch.compile(self._whole(first, update if last else None), fullgraph=True, **options)
@@ -81,6 +85,14 @@ class _Step:
         if last:
             self._update()
         return value.detach()
+
+
+def _whole(gm, example_inputs, *, options=None, **how):
+    """The backend, told that its graph is a whole step."""
+    return hologram(gm, example_inputs, options={"recompute": True, **(options or {})}, **how)
+
+
+_whole._dynamo_backend_init = hologram._dynamo_backend_init
 
 
 def _traceable(optimizer) -> bool:

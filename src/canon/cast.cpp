@@ -50,7 +50,9 @@ Result drop_narrowing(Terms& t, const Match& m) {
                                                                     : std::nullopt;
 }
 
+// Not there and back: so a graph says that a value is to be computed again, not read.
 Result merge_bitcasts(Terms& t, const Match& m) {
+  if (m[0]->dtype == m.root->dtype) return std::nullopt;
   return t.graph.cast(m[0], m.root->dtype, Op::bitcast);
 }
 

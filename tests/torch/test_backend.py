@@ -33,7 +33,8 @@ def test_unknown_mode_and_options_are_refused():
         ({"mode": "quick"}, "mode 'quick' is none of"),
         (
             {"options": {"speed": True}},
-            "option 'speed' is none of 'cache', 'cudagraphs', 'device', 'fast', 'native_products', 'pack_weights', 'reproducible'",
+            "option 'speed' is none of 'cache', 'cudagraphs', 'device', 'fast', 'native_products', 'pack_weights', "
+            "'recompute', 'reproducible'",
         ),
         ({"options": {"fast": 3}}, "option 'fast' takes True or False, got 3"),
     ):

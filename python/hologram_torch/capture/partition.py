@@ -27,9 +27,9 @@ def partition(joint, inputs, *, num_fwd_outputs, **named):
 
 def _prepare(graph, num_fwd_outputs) -> None:
     (output,) = graph.find_nodes(op="output")
-    forward = _ancestors(output.args[0][:num_fwd_outputs])
+    forward = ancestors(output.args[0][:num_fwd_outputs])
     _plain(graph, output, forward)
-    _norms(graph, output, forward)
+    norms(graph, output, forward)
     _views(graph, output, forward)
 
 
@@ -37,7 +37,7 @@ def _plain(graph, output, forward) -> None:
     """Views as the cut knows them, and none that only autograd tells from their values."""
     for node in list(graph.nodes):
         if node.target in (aten.detach.default, aten.alias.default):
-            for user in _read_later(node, output, forward):
+            for user in read_later(node, output, forward):
                 user.replace_input_with(node, node.args[0])
         elif node.target is aten.transpose.int:
             source, first, second = node.args
@@ -47,7 +47,7 @@ def _plain(graph, output, forward) -> None:
             node.target, node.args = aten.permute.default, (source, order)
 
 
-def _ancestors(nodes) -> set:
+def ancestors(nodes) -> set:
     """The nodes and all that they are computed from."""
     found, left = set(), [node for node in nodes if isinstance(node, torch.fx.Node)]
     while left:
@@ -58,7 +58,7 @@ def _ancestors(nodes) -> set:
     return found
 
 
-def _read_later(node, output, forward) -> list:
+def read_later(node, output, forward) -> list:
     """What of the backward pass reads a value of the forward pass."""
     return [user for user in node.users if user is not output and user not in forward]
 
@@ -68,15 +68,15 @@ def _views(graph, output, forward) -> None:
     """Views of a value are taken again where they are no less than it, so that the value is kept alone."""
     found = {}  # value → views of it that the backward pass reads
     for node in graph.nodes:
-        if node in forward and sharing.root_of(node) is not node and _read_later(node, output, forward):
+        if node in forward and sharing.root_of(node) is not node and read_later(node, output, forward):
             found.setdefault(sharing.root_of(node), []).append(node)
     for root, views in found.items():
         if root.op == "placeholder":  # in memory anyway
             continue
-        if _read_later(root, output, forward) or sum(_elements(v) for v in views) >= _elements(root):
+        if read_later(root, output, forward) or sum(elements(v) for v in views) >= elements(root):
             for view in views:
                 while view is not root:
-                    _compute_again(view)
+                    compute_again(view)
                     view = view.args[0]
             if not _follows(root, output, forward):
                 root.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
@@ -90,28 +90,28 @@ def _follows(node, output, forward) -> bool:
         moved = node.target is aten.clone.default or sharing.root_of(node) is not node
         if not moved and torch.Tag.pointwise not in getattr(node.target, "tags", ()):
             return False
-        left += [n for n in node.all_input_nodes if n.op != "placeholder" and not _read_later(n, output, forward)]
+        left += [n for n in node.all_input_nodes if n.op != "placeholder" and not read_later(n, output, forward)]
     return True
 
 
-def _elements(node) -> int:
+def elements(node) -> int:
     val = node.meta["val"]
     return val.numel() if isinstance(val.numel(), int) else val.numel().node.hint
 
 
-def _compute_again(node):
+def compute_again(node):
     node.meta.setdefault("recompute", CheckpointPolicy.MUST_RECOMPUTE)
     return node
 
 
 # --- layer norm
-def _norms(graph, output, forward) -> None:
+def norms(graph, output, forward) -> None:
     """Gives the backward pass results of layer norms from their operands and the statistics that its gradient reads too."""
     again = {}  # node of the forward pass → its value, computed again
     for node in list(graph.nodes):
         if node not in forward or not _of_norm(node):
             continue
-        for user in _read_later(node, output, forward):
+        for user in read_later(node, output, forward):
             user.replace_input_with(node, _again(graph, node, again))
 
 
@@ -132,7 +132,7 @@ def _again(graph, node, again):
         else:
             source = _again(graph, node.args[0], again)
             with graph.inserting_after(source):
-                again[node] = _compute_again(graph.node_copy(node, lambda n: source if n is node.args[0] else n))
+                again[node] = compute_again(graph.node_copy(node, lambda n: source if n is node.args[0] else n))
     return again[node]
 
 
@@ -144,7 +144,7 @@ def _normalised(graph, norm, result):
 
     def call(target, *args, **kwargs):
         with graph.inserting_after(at[-1]):
-            node = _compute_again(graph.call_function(target, args, kwargs))
+            node = compute_again(graph.call_function(target, args, kwargs))
         values = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
         node.meta["val"] = target(*values[0], **values[1])
         at.append(node)

@@ -6,6 +6,7 @@
 
 #include "atlas/order.h"
 #include "schedule/cluster/roots.h"
+#include "schedule/cluster/views.h"
 
 namespace hologram::schedule {
 
@@ -293,7 +294,18 @@ bool Clustering::join_attention(Value v) {
   return false;
 }
 
+// By node: how many fences there are on the way to it.
+std::vector<int> Clustering::count_fences() const {
+  std::vector<int> out(graph_.nodes().size(), 0);
+  for (Value v : live_) {
+    for (Value in : v->inputs) out[v->id] = std::max(out[v->id], out[in->id]);
+    if (is_fence(v)) ++out[v->id];
+  }
+  return out;
+}
+
 void Clustering::make_clusters(const std::vector<int>& cost) {
+  const std::vector<int> fences = count_fences();
   for (Value v : live_) {
     if (!root_[v->id] || v->is(Op::parameter) || v->is(Op::host_result)) continue;
     Cluster c;
@@ -369,6 +381,7 @@ void Clustering::make_clusters(const std::vector<int>& cost) {
     }
     c.members.push_back(std::move(m));
     c.cost = cost[v->id];
+    c.fences = fences[v->id];
     home_[v] = static_cast<int>(clusters_.size());
     clusters_.push_back(std::move(c));
   }

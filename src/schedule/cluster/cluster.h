@@ -53,7 +53,8 @@ struct Cluster {
   /// Products: members of a loop whose points are the product's rows and whose row axis is n; it
   /// reads other members at the element that the epilogue has stored.
   std::vector<Member> tail = {};
-  int cost = 0;  ///< of the bodies in vector instructions, roughly, to bound their growth
+  int fences = 0;  ///< on the way to its results, at the most: kernels are on one side of each
+  int cost = 0;    ///< of the bodies in vector instructions, roughly, to bound their growth
 
   bool has_rows() const;
   const Member* find(ir::Value node) const;
@@ -86,6 +87,7 @@ class Clustering {
   };
   void find_accesses(const Cluster& c, const AccessFn& visit) const;
   void make_clusters(const std::vector<int>& cost);
+  std::vector<int> count_fences() const;
   bool join_attention(ir::Value v);
   bool reduces_columns(ir::Value v, const Member& m) const;
   bool joins_parts(const Cluster& c) const;

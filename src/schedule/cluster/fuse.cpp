@@ -29,7 +29,8 @@ void append_members(std::vector<Member>& to, const std::vector<Member>& from, co
 }
 
 bool fit_together(const Cluster& a, const Cluster& b) {
-  return a.members.size() + b.members.size() <= most_members && a.cost + b.cost <= most_cost;
+  return a.fences == b.fences && a.members.size() + b.members.size() <= most_members &&
+         a.cost + b.cost <= most_cost;
 }
 
 // True if `to` needs something that needs `from`, other than directly.

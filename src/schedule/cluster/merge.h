@@ -14,7 +14,7 @@ std::vector<ClusterAxis> axes_of(const Cluster& c, bool row);
 /// Adds the members of `from`, whose axes become what `map` says.
 void append_members(std::vector<Member>& to, const std::vector<Member>& from, const AxisMap& map);
 
-/// Whether one kernel of both is not too long.
+/// Whether one kernel of both is not too long and no fence is between them.
 bool fit_together(const Cluster& a, const Cluster& b);
 
 }  // namespace hologram::schedule

@@ -101,7 +101,7 @@ class Roots {
     joined_outputs();
     factors_of_weight_gradients();
     for (Value v : live_)
-      for (auto concern : {&Roots::heavy, &Roots::measure, &Roots::operands_of_product,
+      for (auto concern : {&Roots::behind_fence, &Roots::heavy, &Roots::measure, &Roots::operands_of_product,
                            &Roots::operands_of_attention, &Roots::operands_of_host_call,
                            &Roots::operands_of_scatter, &Roots::dear})
         (this->*concern)(v);
@@ -119,6 +119,7 @@ class Roots {
   void joined_outputs();
   void factors_of_weight_gradients();
   // Of one node, whose operands have been decided upon.
+  void behind_fence(Value v);
   void heavy(Value v);
   void measure(Value v);
   void operands_of_product(Value v);
@@ -229,6 +230,10 @@ Value Roots::copy_of(Value reader, Value image) const {
   if (reader == image || std::ranges::none_of(live_, planes)) return image;
   while (reader->input() != image) reader = reader->input();
   return reader;
+}
+
+void Roots::behind_fence(Value v) {
+  if (is_fence(v)) make_root(below_views(v->input()->input()));
 }
 
 void Roots::heavy(Value v) {

@@ -15,6 +15,11 @@ bool is_view(Value v) {
   return ir::is_movement(v->op) && v->op != Op::concat && v->op != Op::pad;
 }
 
+bool is_fence(Value v) {
+  return v->is(Op::bitcast) && v->input()->is(Op::bitcast) &&
+         v->dtype == v->input()->input()->dtype;
+}
+
 Value below_views(Value v) {
   while (is_view(v)) v = v->input();
   return v;

@@ -10,6 +10,10 @@ namespace hologram::schedule {
 bool is_view(ir::Value v);
 ir::Value below_views(ir::Value v);
 
+/// A value's bits read as another type and back: what stands behind is computed from the value as it
+/// lies in memory, in kernels of its own, although the same may have been computed beside it.
+bool is_fence(ir::Value v);
+
 /// What the last window among the views above v's elements is taken of; null if there is none.
 ir::Value windowed(ir::Value v);
 
