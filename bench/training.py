@@ -6,12 +6,15 @@ peak of resident memory, in processes of their own, with --memory). Eager's opti
 hologram_torch.training_step's; --processor takes processor time of one thread, for busy machines.
 
     python bench/training.py [--threads 2] [--seconds 2] [--only mlp,gpt] [--inductor] [--memory] [--whole] [--processor]
+    python bench/training.py --alive --only gpt  # what is held when intermediates take the most, by graph; what eager saves
     python bench/training.py --optimizers  # steps of 20 M parameters, as a share of a copy's bandwidth
 """
 
 import argparse
+import collections
 import copy
 import ctypes
+import inspect
 import subprocess
 import sys
 import time
@@ -24,6 +27,7 @@ from torch import nn
 
 import hologram_torch
 import models
+from hologram_torch import counters
 import zoo  # the path to which models adds
 from turns import take_turns
 
@@ -173,6 +177,40 @@ def memory(names, ours) -> None:
         print(f"{name:16}" + "".join(f"{s:10.1f}" for s in shares) + "".join(f"   {s / shares[0]:.2f}" for s in shares[1:]), flush=True)
 
 
+# --- what is held
+def alive(name) -> None:
+    """Prints, for each graph of a step, what it takes and gives and its intermediates at their peak, beside the tensors eager saves."""
+    model, x, classes = CASES[name]()
+    saved = {}
+
+    def pack(t):
+        saved[t.untyped_storage().data_ptr()] = t
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        loss_of(model.train(), classes)(x)
+    for p in model.parameters():
+        saved.pop(p.untyped_storage().data_ptr(), None)
+    print(f"{name}: eager saves {sum(t.untyped_storage().nbytes() for t in saved.values()) / 2**20:.1f} MiB")
+    sizes = collections.Counter((t.untyped_storage().nbytes(), tuple(t.shape)) for t in saved.values())
+    for (nbytes, shape), count in sorted(sizes.items(), reverse=True)[:8]:
+        print(f"  {nbytes / 2**20:6.2f} MiB {list(shape)} ×{count}")
+    for peer in ("hologram", "whole"):
+        torch._dynamo.reset()
+        with counters.capture() as records:
+            step = made(peer, model, classes)[1]
+            for _ in range(3):
+                step(x)
+        for graph, executable, _ in records:
+            plan = executable.describe()
+            held = collections.Counter()
+            for slot in plan["slots"]:
+                held[slot["kind"]] += int(slot["bytes"])
+            shares = ", ".join(f"{kind} {held[kind] / 2**20:.1f}" for kind in ("input", "cached", "output"))
+            print(f"{name}, {peer}, {graph}: MiB {shares}, arena {int(plan['arena_bytes']) / 2**20:.1f}")
+            print("\n".join(inspect.getmodule(hologram_torch.explain).alive.lines(plan, 24)))
+
+
 # --- optimizers
 TRAFFIC = {  # how often a step reads or writes a tensor at the least, and what makes it
     "SGD, momentum": (5, lambda p, **o: torch.optim.SGD(p, lr=1e-3, momentum=0.9, **o)),
@@ -217,6 +255,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--inductor", action="store_true")
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--alive", action="store_true")
     parser.add_argument("--whole", action="store_true", help="also steps that are one graph")
     parser.add_argument("--processor", action="store_true", help="with --threads 1")
     parser.add_argument("--optimizers", action="store_true")
@@ -228,6 +267,8 @@ def main() -> None:
     if options.optimizers:
         return optimizers(options)
     names = options.only.split(",")
+    if options.alive:
+        return list(map(alive, names))
     if options.memory:
         return memory(names, ["hologram", *(["whole"] if options.whole else [])])
     others = (f"{'inductor':>10}" if options.inductor else "") + f"{'hologram':>10}" + (f"{'whole':>10}" if options.whole else "")

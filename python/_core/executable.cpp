@@ -333,6 +333,8 @@ void bind_executable(nb::module_& m) {
           "common.")
       .def_prop_ro("arena_bytes", [](Executable& e) { return e.plan().arena_bytes.str(); })
       .def_prop_ro("eager_bytes", [](Executable& e) { return e.plan().eager_bytes.str(); })
+      .def("use_overwritten", &Executable::use_overwritten,
+           "Lets calls keep intermediates in arguments that they write before they read them.")
       .def("describe", &describe_plan, "Steps and buffers of the plan as plain data.")
       .def("costs", &costs, nb::arg("symbols"),
            "By step of describe(): FLOP and bytes at these values of the symbols.")

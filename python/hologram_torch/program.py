@@ -33,7 +33,8 @@ class Program:
     """One graph of tensor operations with all that calls need. args, results, host, constants: as `_core.torch_call` takes
     them; static: by parameter of the graph, whether packed forms of it are kept; formulas: of sizes that each call
     computes; fallbacks: (name, reason, user's line) of operators that PyTorch runs; trace_ms: what translating took; origins: by
-    node of the graph (operator, user's line), where anyone captures; backend: as Options.device."""
+    node of the graph (operator, user's line), where anyone captures; backend: as Options.device; lent: arguments that calls
+    write before they read them may hold intermediates until then."""
 
     name: str
     graph: _core.Graph
@@ -51,6 +52,7 @@ class Program:
     graphs: bool | None = None
     origins: dict = dataclasses.field(default_factory=dict)
     backend: str | None = None
+    lent: bool = False
 
     @classmethod
     def of(cls, name, translated, options, trace_ms, where="cpu"):
@@ -58,7 +60,8 @@ class Program:
         t = translated
         formulas = [formula for formula, _ in t.symbols.formulas]
         return cls(name, t.graph, t.args, t.results, t.host, t.constants, t.static, formulas, t.fallbacks,
-                   options.reproducible, options.fast, trace_ms, where, options.cudagraphs, t.origins, options.device)  # fmt: skip
+                   options.reproducible, options.fast, trace_ms, where, options.cudagraphs, t.origins, options.device,
+                   options.recompute)  # fmt: skip
 
     def compile(self):
         """→ a callable over one list, which it clears; its `native` tells whether PyTorch runs no operator of it."""
@@ -67,6 +70,8 @@ class Program:
         executable = _dump.compiled(
             self.name, self.graph, _core.compile, runtimes.runtime(self.device, self.backend), self.static, self.reproducible,
             self.fast, self.graphs, runtimes.in_host_memory(self.device))  # fmt: skip
+        if self.lent:
+            executable.use_overwritten()
         call = _core.torch_call(
             executable, runtimes.exchange(self.device), self.args, self.results, self.host, self.constants, runtimes.thread_count(),
             runtimes.place(self.device, dtypes.TORCH),

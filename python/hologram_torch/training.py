@@ -1,6 +1,7 @@
 # hologram_torch/training.py: forward, backward and an optimizer's step as one compiled graph
 import inspect
 
+import numpy as np
 import torch
 
 from .backend import hologram
@@ -13,8 +14,9 @@ def training_step(loss, optimizer, *, accumulate=1, **options):
     before it add their gradients. options: as torch.compile's (dynamic, mode, options).
 
     Gradients stay in `.grad` until the next call, in the same memory, which the first call of a round overwrites, so `zero_grad()` is
-    not needed and does no harm. Where an optimizer has step hooks, or PyTorch cannot trace gradients (before 2.11), loss, backward
-    pass and step are graphs of their own. Other than with `optimizer.step()`, a closure is not possible.
+    not needed and does no harm. Until that call writes them it keeps intermediates there; one that fails leaves what it had. Where an
+    optimizer has step hooks, or PyTorch cannot trace gradients (before 2.11), loss, backward pass and step are graphs of their own.
+    Other than with `optimizer.step()`, a closure is not possible.
     """
     if accumulate < 1:
         raise ValueError(f"training_step: accumulate must be at least 1, got {accumulate}")
@@ -49,7 +51,7 @@ class _Step:
 
     def _one(self, batch, first, last):
         if self._gradients is None:
-            self._gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+            self._gradients = _side_by_side(self._parameters)
         for p, gradient in zip(self._parameters, self._gradients):
             if p.grad is not gradient:  # set to None, say
                 p.grad = gradient
@@ -93,6 +95,28 @@ def _whole(gm, example_inputs, *, options=None, **how):
 
 
 _whole._dynamo_backend_init = hologram._dynamo_backend_init
+
+
+def _side_by_side(parameters) -> list:
+    """The parameters' gradients; those that are None yet are made of one block of memory, where a call may keep what is larger than
+    any one of them until it writes them."""
+    found = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+    new = [i for i, p in enumerate(parameters) if p.grad is None and found[i].numel() and _plain(found[i])]
+    sizes = {i: found[i].numel() * found[i].element_size() for i in new}
+    block = np.zeros(sum(-(-size // _LINE) * _LINE for size in sizes.values()) + _LINE, np.uint8)
+    at = -block.ctypes.data % _LINE
+    for i in sorted(new, key=lambda i: sizes[i] % _LINE != 0):  # without a gap first
+        whole = torch.frombuffer(block, dtype=found[i].dtype, count=found[i].numel(), offset=at)
+        found[i] = found[i].new_empty(0).set_(whole.untyped_storage(), 0, found[i].shape, found[i].stride())
+        at += -(-sizes[i] // _LINE) * _LINE
+    return found
+
+
+def _plain(tensor) -> bool:
+    return type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout == torch.strided
+
+
+_LINE = 64  # bytes to whose multiples intermediates are aligned
 
 
 def _traceable(optimizer) -> bool:

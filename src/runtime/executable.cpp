@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "host/context.h"
 #include "host/pages.h"
@@ -99,6 +100,57 @@ std::shared_ptr<const Executable::Passing> Executable::passing_of(
     passing_ = std::make_shared<const Passing>(entries, schedule::fit_into_arena(plan_, slots));
   }
   return passing_;
+}
+
+// Where intermediates lie while parameters that are overwritten lend their memory.
+struct Executable::Lent {
+  std::vector<std::byte*> addresses;  // by lender
+  std::vector<std::byte*> begins;     // by region
+  schedule::Placement where;
+};
+
+void Executable::use_overwritten() {
+  if (!runtime_->device() && plan_.arena_bytes.is_const() && plan_.cache.empty() &&
+      !plan_.programs.empty())
+    lenders_ = schedule::overwritten_inputs(plan_);
+}
+
+// Those that lie side by side, with nothing between them, are one region.
+std::shared_ptr<const Executable::Lent> Executable::lent_for(const Arguments& arguments) {
+  if (lenders_.empty()) return nullptr;
+  constexpr int64_t line = 64;
+  std::vector<std::byte*> addresses;
+  for (int slot : lenders_)
+    addresses.push_back(static_cast<std::byte*>(
+        arguments.parameters[plan_.slots[static_cast<size_t>(slot)].index]));
+  std::lock_guard lock(mutex_);
+  if (lent_ && lent_->addresses == addresses) return lent_;
+  std::vector<size_t> order(addresses.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&](size_t k) { return addresses[k]; });
+  auto made = std::make_shared<Lent>();
+  std::vector<std::vector<int>> regions;
+  const std::byte *end = nullptr, *end_of_region = nullptr;
+  for (size_t k : order) {
+    std::byte* at = addresses[k];
+    const int64_t bytes = plan_.slots[static_cast<size_t>(lenders_[k])].bytes.constant_value();
+    if (at < end) {  // they overlap
+      regions.clear();
+      made->begins.clear();
+      break;
+    }
+    end = at + bytes;
+    if (!at || bytes < line || reinterpret_cast<uintptr_t>(at) % line != 0) continue;
+    if (at != end_of_region) {
+      regions.emplace_back();
+      made->begins.push_back(at);
+    }
+    regions.back().push_back(lenders_[k]);
+    end_of_region = bytes % line == 0 ? end : nullptr;
+  }
+  made->where = schedule::place_in(plan_, regions);
+  made->addresses = std::move(addresses);
+  return lent_ = std::move(made);
 }
 
 // The context of one call. Exceptions stop here: generated code has no way to pass them on.
@@ -325,7 +377,7 @@ Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
 
 // Gives every slot but the cached ones its address.
 void Executable::bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease,
-                          Frame& frame) {
+                          const Lent* lent, Frame& frame) {
   for (size_t i = 0; i < plan_.slots.size(); ++i) {
     const schedule::Slot& s = plan_.slots[i];
     auto slot = static_cast<int>(i);
@@ -337,6 +389,13 @@ void Executable::bind_all(const Arguments& arguments, Outputs& outputs, const Le
         bind(frame, slot, outputs.allocate(s.index, static_cast<size_t>(frame.offsets[i]), frame));
         break;
       case SlotKind::arena:
+        if (lent && lent->where.places[i].first >= 0) {
+          const auto [region, offset] = lent->where.places[i];
+          const bool in_arena = static_cast<size_t>(region) == lent->begins.size();
+          bind(frame, slot,
+               (in_arena ? lease.arena : lent->begins[static_cast<size_t>(region)]) + offset);
+          break;
+        }
         bind(frame, slot, (s.boundary ? lease.boundary : lease.arena) + frame.offsets[i]);
         break;
       case SlotKind::host:
@@ -444,10 +503,14 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
     stale[c] =
         !kept[c] && plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].kind != SlotKind::input;
   const std::shared_ptr<const Passing> passing = passing_of(arguments, stale);
-  Lease lease(*runtime_, passing ? passing->places.arena_bytes : frame.arena_bytes,
+  const std::shared_ptr<const Lent> lent = lent_for(arguments);
+  Lease lease(*runtime_,
+              lent      ? lent->where.arena_bytes
+              : passing ? passing->places.arena_bytes
+                        : frame.arena_bytes,
               plan_.boundary_bytes, frame.code->launcher->workspace_bytes(*frame.prepared), outputs,
               frame);
-  bind_all(arguments, outputs, lease, frame);
+  bind_all(arguments, outputs, lease, lent.get(), frame);
   bind_kept(kept, stale, passing.get(), lease, outputs, frame);
   std::atomic<int32_t> faults{0};
   CallContext context{

@@ -162,6 +162,10 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// StickyError bits of earlier calls with a queue that have shown up since this was last asked.
   int32_t late_faults() const { return code()->launcher->late_faults(); }
 
+  /// Lets calls keep intermediates in the memory of parameters that they write before they read
+  /// it: a call that fails leaves anything there. Before the first call.
+  void use_overwritten();
+
   std::unique_ptr<Frame> lease();
   void give_back(std::unique_ptr<Frame> frame);
 
@@ -194,10 +198,13 @@ class Executable : public std::enable_shared_from_this<Executable> {
   struct CallContext;
   static int32_t call_host(const atlas::Context* context, int64_t step);
   class Lease;
+  struct Lent;
   Outcome run_where_it_is(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame);
-  void bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease, Frame& frame);
+  void bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease, const Lent* lent,
+                Frame& frame);
   void allocate_together(Kept& kept, const std::vector<uint8_t>& stale) const;
   struct Passing;
+  std::shared_ptr<const Lent> lent_for(const Arguments& arguments);
   std::shared_ptr<const Passing> passing_of(const Arguments& arguments,
                                             const std::vector<uint8_t>& stale);
   void bind_kept(Kept& kept, std::vector<uint8_t> missing, const Passing* passing,
@@ -231,6 +238,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
       only_for_;  // by parameter: cache entries, if nothing else reads it
   bool static_sizes_ = true;
   Kept kept_;
+  std::vector<int> lenders_;  // input slots
+  std::shared_ptr<const Lent> lent_;        // where they were at the last call; guarded by mutex_
   std::shared_ptr<const Passing> passing_;  // of the last call that had some; guarded by mutex_
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;

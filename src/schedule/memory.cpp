@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "atlas/class_graph.h"
 
@@ -139,6 +140,76 @@ Fitted fit_into_arena(const Plan& plan, const std::vector<int>& slots) {
     placed.push_back({i, at, size});
     out.offsets.push_back(at);
     out.arena_bytes = std::max(out.arena_bytes, at + size);
+  }
+  return out;
+}
+
+std::vector<int> overwritten_inputs(const Plan& plan) {
+  std::vector<char> seen(plan.slots.size(), 0);
+  std::vector<int> out;
+  auto see = [&](int slot) { return std::exchange(seen[static_cast<size_t>(slot)], 1) != 0; };
+  for (const Step& step : plan.steps) {
+    for (int slot : step.arguments)
+      if (slot >= 0) see(slot);
+    if (step.kind != StepKind::kernel) continue;
+    std::vector<int> written;
+    size_t k = 0;
+    for (const atlas::Buffer& b : plan.programs[static_cast<size_t>(step.program)].buffers) {
+      if (b.access == atlas::Access::scratch) continue;
+      const int slot = step.buffers[k++];
+      const Slot& s = plan.slots[static_cast<size_t>(slot)];
+      if (b.access == atlas::Access::write && s.kind == SlotKind::input && s.bytes.is_const())
+        written.push_back(slot);
+      else
+        see(slot);
+    }
+    for (int slot : written)
+      if (!see(slot)) out.push_back(slot);
+  }
+  return out;
+}
+
+// The regions, then the arena, are one range of offsets. Where an overwritten input lies is taken
+// from the step on that writes it, and between two regions nothing fits.
+Placement place_in(const Plan& plan, const std::vector<std::vector<int>>& regions) {
+  const int64_t alignment = plain_machine().alignment;
+  std::vector<Life> life = lifetimes(plan);
+  const int end_of_steps = static_cast<int>(plan.steps.size()) + 1;
+  const size_t wall = life.size();
+  life.push_back({0, end_of_steps});
+  std::vector<Placed> placed;
+  std::vector<int64_t> begins;
+  int64_t end = 0;
+  for (const std::vector<int>& region : regions) {
+    begins.push_back(end);
+    for (int slot : region) {
+      const auto i = static_cast<size_t>(slot);
+      const int64_t size = plan.slots[i].bytes.constant_value() / alignment * alignment;
+      life[i].last = end_of_steps;
+      placed.push_back({i, end, size});
+      end += size;
+    }
+    placed.push_back({wall, end, alignment});
+    end += alignment;
+  }
+  begins.push_back(end);
+  std::vector<std::pair<int64_t, size_t>> order;  // the largest first
+  for (size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& s = plan.slots[i];
+    if (s.kind == SlotKind::arena && !s.boundary && life[i].first >= 0)
+      order.emplace_back(-round_up(std::max<int64_t>(s.bytes.constant_value(), 1), alignment), i);
+  }
+  std::ranges::stable_sort(order, {}, &std::pair<int64_t, size_t>::first);
+  Placement out{{plan.slots.size(), {-1, 0}}, plan.boundary_bytes};
+  for (const auto& [less, i] : order) {
+    const int64_t at = first_fit(placed, life, i, -less);
+    placed.push_back({i, at, -less});
+    size_t region = 0;
+    while (region < regions.size() && at >= begins[region + 1]) ++region;
+    const bool in_arena = region == regions.size();
+    out.places[i] = {static_cast<int>(region),
+                     at - begins[region] + (in_arena ? plan.boundary_bytes : 0)};
+    if (in_arena) out.arena_bytes = std::max(out.arena_bytes, out.places[i].second - less);
   }
   return out;
 }

@@ -20,4 +20,19 @@ struct Fitted {
 /// arena holds meanwhile. The plan's arena is of a known size.
 Fitted fit_into_arena(const Plan& plan, const std::vector<int>& slots);
 
+/// Input slots that steps write before anything reads them: until then their memory may hold
+/// intermediates.
+std::vector<int> overwritten_inputs(const Plan& plan);
+
+/// Where intermediates lie when they may use `regions` too: each some overwritten inputs, one
+/// behind the other. What of an input's bytes is no multiple of the alignment is left alone.
+struct Placement {
+  /// By slot: region number (the arena: their count) and byte offset there; -1: not one of these.
+  std::vector<std::pair<int, int64_t>> places;
+  int64_t arena_bytes = 0;
+};
+
+/// The plan's arena is of a known size.
+Placement place_in(const Plan& plan, const std::vector<std::vector<int>>& regions);
+
 }  // namespace hologram::schedule

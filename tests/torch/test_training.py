@@ -1,5 +1,6 @@
 # tests/torch/test_training.py: fifty steps of training, compiled with the optimiser's step, beside eager, and what passes keep
 import copy
+import inspect
 import re
 
 import pytest
@@ -140,11 +141,12 @@ def test_a_whole_step_computes_again_what_is_cheap():
     hologram_torch = pytest.importorskip("hologram_torch")
     from hologram_torch import counters
 
+    alive = inspect.getmodule(hologram_torch.explain).alive
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         first = nn.Sequential(Block(), nn.Dropout(0.2), Block(), nn.TransformerEncoderLayer(64, 4, 256, batch_first=True))
         x = torch.randn(4, 32, 64)
-        values, bytes = [], []
+        values, bytes, taken = [], [], []
         for again in (True, False):
             model = copy.deepcopy(first)
             torch._dynamo.reset()
@@ -153,10 +155,19 @@ def test_a_whole_step_computes_again_what_is_cheap():
                 step = hologram_torch.training_step(lambda x: model(x).square().mean(), optimizer, options={"recompute": again})
                 torch.manual_seed(1)
                 losses = [step(x) for _ in range(2)]
+            hologram_torch.release_memory()
+            step(x)
+            taken.append(hologram_torch.stats()["memory"]["pool_cached"])
             values.append([*losses, *(p.grad for p in model.parameters()), *model.parameters()])
-            bytes.append(max(int(executable.describe()["arena_bytes"]) for _, executable, _ in records))
+            plan = max((executable.describe() for _, executable, _ in records), key=lambda plan: int(plan["arena_bytes"]))
+            bytes.append(int(plan["arena_bytes"]))
+            at, live = alive.peak(plan)
+            assert 0.8 * bytes[-1] <= sum(int(slot["bytes"]) for slot in live) <= bytes[-1]
+            assert all(slot["made"] <= at <= slot["last"] for slot in live) and len(alive.lines(plan, 3)) == 4
         torch.testing.assert_close(*values, rtol=0, atol=0)
         assert bytes[0] <= 0.75 * bytes[1]
+        gradients = sum(4 * p.numel() for p in first.parameters())
+        assert taken[0] <= 1.15 * bytes[0] - 0.5 * gradients  # the rest lies in their memory until they are written
         saved = kept(first, x)
     assert bytes[0] <= saved  # which eager holds, without what its gradients take
 

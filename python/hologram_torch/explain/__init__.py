@@ -8,6 +8,7 @@ from hologram.page import Plan, render
 
 from .. import counters, owners
 from ..options import Options
+from . import alive
 from .picture import draw
 from .table import table
 
@@ -42,6 +43,11 @@ class Graph:
             steps = [s | {"flop": str(flop), "bytes": str(bytes)} for s, (flop, bytes) in zip(steps, self.costs)]
         return [s for s in steps if not s["cached"]]
 
+    def alive(self, most: int = 20) -> str:
+        """The intermediates that are live when they take the most memory, the largest first: who makes each, and who needs it still.
+        Empty where sizes vary."""
+        return "\n".join(alive.lines(self.plan, most))
+
     def limits(self):
         """hologram.limits of this machine, where the graph has times on it; else None."""
         return machine.measured(self.threads) if self.times and not self.device else None
@@ -63,7 +69,7 @@ class Explanation:
     def __str__(self) -> str:
         lines = []
         for graph in self.graphs:
-            lines += table(graph)
+            lines += table(graph) + alive.lines(graph.plan, 3)
         lines += [f"on {device}" for device in dict.fromkeys(graph.device for graph in self.graphs) if device]
         lines += [f"  {kind} of CUDA tensors: {choice}" for kind, choice in self.products.items()]
         if any(not graph.device for graph in self.graphs):
