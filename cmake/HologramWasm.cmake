@@ -14,7 +14,7 @@ set(sources
     base/settings
     ir/fold ir/graph ir/infer ir/op ir/scalar ir/sizes ir/text ir/verify
     atlas/binary atlas/container atlas/lane_binary atlas/lane_table atlas/lane_verify
-    schedule/binary schedule/footprint
+    schedule/binary schedule/footprint schedule/memory
     gpu/workspaces
     host/boundary_pool host/context
     backend/registry backend/webgpu/addresses backend/webgpu/batch backend/webgpu/wgsl/read
