@@ -67,6 +67,7 @@ def check_views_share_memory():
     x.T[4, 3] = 9
     assert x.cpu().tolist() == [[5, 0, 0, 0, 0], [1, 0, 1, 0, 1], [1, 0, 1, 0, 1], [0, 0, 0, 0, 9]]
     assert x[2].data_ptr() == x.data_ptr() + 2 * 5 * 4 and x[2]._base is x
+    assert [part.data_ptr() for part in torch.unsafe_chunk(x, 2)] == [x.data_ptr(), x[2].data_ptr()]  # its schema names no view
     c = there(3, 2)
     z = torch.view_as_complex(c)
     assert torch.equal(z.conj().cpu(), z.cpu().conj()) and torch.equal(z.conj().imag.cpu(), -c.cpu()[:, 1])

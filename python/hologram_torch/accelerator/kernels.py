@@ -198,6 +198,8 @@ _OWN = frozenset("clone _to_copy copy_ copy lift lift_fresh lift_fresh_copy deta
 
 
 def _is_plain(op) -> bool:
+    from ..translate import sharing
+
     name = op._schema.name.partition("::")[2]
     if name in _OWN or name.startswith("_foreach") or name in {n.partition(".")[0] for n in tensors.METADATA}:
         return False
@@ -208,19 +210,8 @@ def _is_plain(op) -> bool:
     if not any("Tensor" in str(a.type) for a in op._schema.arguments) or not op._schema.returns:
         return False
     in_place = name.endswith("_") and e.written == {"self"} and e.returns == (("self", True),) and not e.out
-    views = any(a.alias_info is not None for a in op._schema.arguments)
+    views = any(a.alias_info is not None for a in op._schema.arguments) or sharing.is_view(op)
     return in_place or not views
-
-
-class Copy(Operator):
-    """aten::_copy_from of tensors on the device, as aten::copy_: where calls wait, it waits with them."""
-
-    def __init__(self):
-        super().__init__(torch.ops.aten.copy_.default)
-
-    def left(self, args, kwargs):
-        target, source = args
-        return tensors.copy_from(source, target)
 
 
 class Copy(Operator):
