@@ -70,12 +70,13 @@ TEST_F(CudaBackend, PtxAssembles) {
   std::string all;
   for (const auto& [name, program] : rendered()) {
     std::string ptx = *runtime().backend().dump(program, "asm");
-    const std::string own = "_" + std::to_string(number++);
+    const std::string own = "_" + std::to_string(number++) + "_";  // numbers may follow
     auto rename = [&](const std::string& word) {
       for (size_t at = 0; (at = ptx.find(word, at)) != ptx.npos; at += word.size() + own.size()) ptx.insert(at + word.size(), own);
     };
     rename("hologram_kernel");
     rename("hologram_merge");
+    rename("hologram_thin");
     rename("scores");
     rename("rows");
     rename("numbers");
