@@ -28,8 +28,8 @@ struct Limits {
 };
 
 /// Measures on all threads of the pool at once; the fastest of `rounds` (of about a millisecond)
-/// counts, as other work on the machine only takes away. Takes 4 times the last cache's size of
-/// memory, 64 MiB or more. Levels of unknown size are left out.
+/// counts, as other work on the machine only takes away. Takes 8 times the last cache's size of
+/// memory, 64 MiB to 1 GiB. Levels of unknown size are left out.
 Limits measure_limits(const Target& target, host::ThreadPool& pool, int rounds);
 
 }  // namespace hologram::cpu
