@@ -701,9 +701,10 @@ def test_numbers_beyond_integers_compare_and_do_nothing_else():
 
 def test_kernels_made_quickly_are_exchanged_while_calls_go_on():
     def f(x, y):
-        return np.tanh(x @ y).sum(axis=-1) * number
+        return np.tanh(x @ y * share).sum(axis=-1) * number
 
     number = int(np.random.default_rng().integers(1 << 40))  # kernels that nobody has made
+    share = number / (1 << 40)
     quick = Jitted(f, False, False, quickly=True)
     with ThreadPoolExecutor(3) as threads:
         want = quick(X, Y)
