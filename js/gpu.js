@@ -12,6 +12,18 @@ function nameOf({ vendor, architecture, device, description } = {}) {
   return description || device || [vendor, architecture].filter(Boolean).join(" ") || "WebGPU";
 }
 
+// Of the words that may stand in front of a text with subgroups, those that this WebGPU takes; undefined without any.
+async function wordsOfSubgroups(device) {
+  for (const words of ["enable subgroups;\n", ""]) {
+    device.pushErrorScope("validation");
+    device.createShaderModule({ code: `${words}@compute @workgroup_size(64) fn main() { _ = subgroupAdd(1u); }` });
+    if (!(await device.popErrorScope())) return words;
+  }
+}
+
+// A stored text as it is where kernels use subgroups: docs/webgpu.md.
+const withSubgroups = (text) => text.replace(/^.* \/\/-$/gm, "").replace(/^ *\/\/\+ /gm, "");
+
 /**
  * A device of `gpu` (navigator.gpu), or a string: why there is none. `software`: whether an adapter that is a processor
  * will do.
@@ -20,13 +32,15 @@ export async function openDevice(gpu, software) {
   if (!gpu) return "there is no WebGPU here";
   const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" });
   if (!adapter) return "WebGPU finds no adapter";
-  const info = adapter.info ?? {}, name = nameOf(info);
-  if (!software && (info.isFallbackAdapter ?? adapter.isFallbackAdapter)) return `${name} is no GPU`;
+  const info = adapter.info ?? {}, name = nameOf(info), processor = info.isFallbackAdapter ?? adapter.isFallbackAdapter;
+  if (!software && processor) return `${name} is no GPU`;
   const requiredLimits = {};
   for (const limit of ["maxStorageBuffersPerShaderStage", "maxStorageBufferBindingSize", "maxBufferSize"])
     requiredLimits[limit] = adapter.limits[limit];
-  const device = await adapter.requestDevice({ requiredLimits });
-  return new Device(device, name);
+  // Processors work through a subgroup's threads one by one.
+  const requiredFeatures = !processor && adapter.features.has("subgroups") ? ["subgroups"] : [];
+  const device = await adapter.requestDevice({ requiredLimits, requiredFeatures });
+  return new Device(device, name, requiredFeatures.length > 0 ? await wordsOfSubgroups(device) : undefined);
 }
 
 /** A device with what an archive has on it. */
@@ -45,10 +59,12 @@ class Device {
   #groups = new Map(); // bind groups by what they bind
   #words = null;
   #lost = null;
+  #subgroups; // what stands in front of texts that use them; undefined: none does
 
-  constructor(device, name) {
+  constructor(device, name, subgroups) {
     this.#device = device;
     this.name = name;
+    this.#subgroups = subgroups;
     device.lost.then(({ message, reason }) => (this.#lost = `the device is lost: ${message || reason}`));
   }
 
@@ -190,7 +206,8 @@ class Device {
     const known = this.#modules.get(text);
     if (known) return known;
     const { dispatches } = JSON.parse(text.slice(3, text.indexOf("\n")));
-    const module = this.#device.createShaderModule({ code: text });
+    const code = this.#subgroups === undefined ? text : this.#subgroups + withSubgroups(text);
+    const module = this.#device.createShaderModule({ code });
     const each = dispatches.map(({ entry }) => {
       const made = { pipeline: null, layout: null };
       const work = this.#device

@@ -13,6 +13,20 @@ const refusal = (work) => Promise.resolve().then(work).then(() => null, ({ code,
 const run = (archive, { method, inputs }) =>
   archive.run(Object.fromEntries(Object.entries(inputs).map(([name, t]) => [name, decoded(t)])), method);
 
+// WebGPU whose adapter is no processor to who asks, so that kernels use subgroups; `texts` holds what it compiles.
+const asGpu = (texts) => ({
+  requestAdapter: async (options) => {
+    const adapter = await navigator.gpu.requestAdapter(options);
+    const { limits, features, info: { vendor, architecture, device, description } } = adapter;
+    const requestDevice = async (wanted) => {
+      const made = await adapter.requestDevice(wanted), compile = made.createShaderModule.bind(made);
+      made.createShaderModule = (module) => (texts.push(module.code), compile(module));
+      return made;
+    };
+    return { limits, features, info: { vendor, architecture, device, description, isFallbackAdapter: false }, requestDevice };
+  },
+});
+
 /** Runs the cases of a folder; a call of a damaged archive ends in an error of the module's or in values. */
 export async function results(folder) {
   const place = (file) => new URL(file, folder), read = async (file) => (await fetch(place(file))).arrayBuffer();
@@ -29,6 +43,14 @@ export async function results(folder) {
     const { device, adapter } = archive;
     const all = got.map((g) => Object.fromEntries(Object.entries(g).map(([n, t]) => [n, encoded(t)])));
     result[file] = { device, adapter, refused, got: all };
+    if (file === "encoder.holo") {
+      const texts = [], other = await open(place(file), { device: "webgpu", gpu: asGpu(texts) });
+      const values = await run(other, calls[0]);
+      other.close();
+      const { features } = await navigator.gpu.requestAdapter();
+      const used = texts.filter((text) => /^[^/\n]* = subgroupAdd/m.test(text)).length;
+      result.subgroups = { there: features.has("subgroups"), used, got: Object.fromEntries(Object.entries(values).map(([n, t]) => [n, encoded(t)])) };
+    }
     if (file === "state.holo") {
       archive.reset();
       result.reset = encoded(Object.values(await run(archive, calls[0]))[0]);

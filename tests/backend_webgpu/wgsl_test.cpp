@@ -41,10 +41,28 @@ TEST(Module, BeginsWithItsLaunch) {
       "{'type':'f32','access':'read','elements':'s0*s1'},"
       "{'type':'f32','access':'write','elements':'s0*s1'}],'has_fma':true,'dispatches':["
       "{'entry':'main','units':'s0','threads':64,'teams':true,'buffers':[0,1],'faults':false,"
-      "'rounds':'3*(s1 + 63 // 64) + 24'}]}";
+      "'rounds':'3*(s1 + 63 // 64) + 128'}]}";
   std::string got = module.text.substr(0, module.text.find('\n'));
   std::ranges::replace(got, '"', '\'');
   EXPECT_EQ(got, line);
+}
+
+// One text for devices with subgroups and without. What is combined otherwise stays the same.
+TEST(Module, UsesSubgroupsWhereTheyExist) {
+  for (const auto& [name, counts] : {std::pair("softmax", true), {"attention", true}, {"argmax", false}, {"where", false}}) {
+    const std::string text = render(corpus().at(name)).text, with = with_subgroups(text);
+    EXPECT_EQ(text.find(with_mark) != text.npos, counts) << name;
+    EXPECT_EQ(with.find("subgroup") != with.npos, counts) << name;
+    EXPECT_EQ(with.find("//+"), with.npos) << name;
+    EXPECT_EQ(with.find("//-"), with.npos) << name;
+    EXPECT_EQ(with.find(">> 1u)") == with.npos, counts || std::string(name) == "where") << name;
+    EXPECT_EQ(with == text, !counts) << name;
+    EXPECT_EQ(with.substr(0, with.find('\n')), text.substr(0, text.find('\n'))) << name;
+    for (std::string_view left = text; !left.empty(); left.remove_prefix(std::min(left.find('\n') + 1, left.size()))) {
+      const std::string_view line = left.substr(0, left.find('\n'));
+      EXPECT_TRUE(line.find("subgroup") == line.npos || line.find(with_mark) != line.npos) << line;
+    }
+  }
 }
 
 // What is stored is read back without the program.
@@ -101,7 +119,7 @@ TEST(Stored, IsRefusedWhereItsLineDoesNotHoldTogether) {
 // Drivers that end loops after so many rounds are not asked for more.
 TEST(Module, KnowsTheRoundsOfItsLoops) {
   const std::array<int64_t, 2> symbols{7, 40000};
-  EXPECT_EQ(render(corpus().at("softmax")).dispatches[0].rounds.eval(symbols), 3 * (625 + 8));
+  EXPECT_EQ(render(corpus().at("softmax")).dispatches[0].rounds.eval(symbols), 3 * 625 + 2 * 64);
   EXPECT_EQ(render(corpus().at("cumsum")).dispatches[0].rounds.eval(symbols), 40000);
   EXPECT_EQ(render(corpus().at("sort")).dispatches[0].rounds.eval(symbols), 40000);
 }

@@ -335,6 +335,10 @@ def test_wgsl_runs_on_webgpu(program, adapter, cases, tmp_path):
             for name, wanted in call["results"].items():
                 relative = 2e-3 if wanted["dtype"] == "float16" else 2e-6
                 np.testing.assert_allclose(decoded(got[name]), decoded(wanted), atol=2e-5, rtol=relative)
+    for name, wanted in listed["encoder.holo"][0]["results"].items():
+        np.testing.assert_allclose(decoded(result["subgroups"]["got"][name]), decoded(wanted), atol=2e-5, rtol=2e-6)
+    used = result["subgroups"]["used"] > 1  # behind what asks whether they may be
+    assert used == result["subgroups"]["there"] and (used or program is in_deno)
     on_gpu = ["encoder.holo", "mixed.holo", "embedding.holo", "state.holo"]
     assert [file for file in listed if result[file]["device"] == "webgpu"] == on_gpu
     assert adapter in result["encoder.holo"]["adapter"] and result["progress"] == ["archive", "kernels"]

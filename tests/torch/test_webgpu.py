@@ -276,6 +276,53 @@ def test_each_type_has_the_hosts_values(name):
         assert "\nwebgpu: kernels run on the host: f64 is no type of WGSL" in runtimes.runtime("cpu", "webgpu").description
 
 
+# Processors use none of their own accord.
+SUBGROUPS = """
+import torch
+from hologram_torch import runtimes
+from torch.nn.functional import layer_norm, scaled_dot_product_attention as attention
+
+
+def all_of(x, i, q):
+    sums = x.sum(1), x.amax(1), x.amin(1), (x * 0.01 + 1).prod(1), x.softmax(1), layer_norm(x, (333,))
+    return *sums, i.amax(1), i.amin(1), attention(q, q, q)
+
+
+x, q = (torch.randn(shape, generator=torch.Generator().manual_seed(0)) for shape in ((6, 333), (2, 70, 16)))
+x[1, 300], x[2, 5], x[3, 3], x[4] = torch.nan, -torch.nan, torch.inf, -torch.inf
+i = torch.arange(999, dtype=torch.int32).reshape(3, 333) * 7919 % 1000 - 500
+compiled = torch.compile(all_of, backend="hologram", options={"device": "webgpu"})
+for got, wanted in zip(compiled(x, i, q), all_of(x, i, q), strict=True):
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=2e-5, equal_nan=True)
+runtime = runtimes.runtime("cpu", "webgpu")
+assert "subgroups: yes" in runtime.description and runtime.counts["host_runs"] == 0
+"""
+
+
+def test_subgroups_give_the_values_of_workgroups():
+    env = os.environ | {"HOLOGRAM_WEBGPU_SUBGROUPS": "always"}
+    ran = subprocess.run([sys.executable, "-c", SUBGROUPS], capture_output=True, text=True, env=env)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+
+
+TOO_LARGE = {
+    "of 70000 rounds of loops": lambda: (lambda x: x.sort()[0], torch.arange(70000) * 7919 % 70000),
+    "maxStorageBufferBindingSize": lambda: (lambda x: x + 1, torch.arange(2**27 + 8, dtype=torch.uint8)),
+}
+
+
+@pytest.mark.parametrize("words", TOO_LARGE)
+def test_what_exceeds_a_limit_runs_on_the_host(words):
+    runtime = runtimes.runtime("cpu", "webgpu")
+    if "llvmpipe" not in runtime.description:
+        pytest.skip("an adapter of other limits")
+    function, x = TOO_LARGE[words]()
+    before = runtime.counts["host_runs"]
+    assert torch.equal(on_webgpu(function, x), function(x)) and runtime.counts["host_runs"] > before
+    note = next(n for n in runtime.description.splitlines() if words in n)
+    assert note.startswith("webgpu: ") and note.endswith(": it runs on the host")
+
+
 FAR = torch.tensor([0, 5, 1])
 OUT_OF_RANGE = {
     "x[i]": lambda x: x[FAR],

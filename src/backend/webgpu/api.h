@@ -51,8 +51,8 @@ enum : uint32_t {
   backend_vulkan = 6,
   high_performance = 2,
   feature_f16 = 0x0b,
-  feature_subgroups = 0x12,
   feature_mapped_storage = 0x0003000e,  // of wgpu.h: MappablePrimaryBuffers
+  feature_subgroups = 0x00030021,       // of wgpu.h; the standard's is unknown to it
   adapter_integrated = 2,
   adapter_cpu = 3,
   shader_source_wgsl = 2,

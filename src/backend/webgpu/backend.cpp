@@ -44,6 +44,10 @@ class WebBackend final : public BesideHost {
     auto kernel = std::make_shared<LoadedKernel>();
     kernel->buffers = program.buffers;
     kernel->num_symbols = static_cast<size_t>(program.num_symbols);
+    if (host_)
+      kernel->substitute.make = [this, program] {
+        return load_on_host(program, host_->compile(program));
+      };
     if (code.starts_with(on_host) && host_) {
       kernel->host = load_on_host(program, code.substr(on_host.size()));
       notes_.note(fmt::format("webgpu: kernels run on the host: {}", why_left(program)));
@@ -60,7 +64,7 @@ class WebBackend final : public BesideHost {
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                      std::span<const std::shared_ptr<const Kernel>> kernels,
                                      CodeStore&) const override {
-    return make_launcher(steps, kernels, memory_, counts_);
+    return make_launcher(steps, kernels, memory_, counts_, notes_);
   }
   std::vector<std::pair<std::string_view, uint64_t>> counts() const override {
     return {{"dispatches", counts_.dispatches.load()},
@@ -78,9 +82,7 @@ class WebBackend final : public BesideHost {
         "bytes of a workgroup: {}; f16: {}; subgroups: {}; memory of the host: {}",
         device_.name, device_.interface, device_.driver, device_.library.path, words_of(facts()),
         l.storage_buffers, l.storage_binding, l.workgroup_memory, device_.f16 ? "yes" : "no",
-        device_.subgroups ? fmt::format("{} to {}", device_.least_subgroup, device_.most_subgroup)
-                          : "no",
-        device_.unified ? "yes" : "no");
+        device_.subgroups ? "yes" : "no", device_.unified ? "yes" : "no");
     for (const std::string& note : notes()) out += "\n" + note;
     return out;
   }

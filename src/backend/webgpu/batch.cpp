@@ -20,6 +20,12 @@ void require_small(int64_t count, std::string_view what) {
     fail(ErrorCode::unsupported, "webgpu: {} {}; expected at most {}", count, what, most);
 }
 
+[[noreturn]] void too_wide(uint64_t bytes, const Bounds& bounds) {
+  fail(ErrorCode::unsupported,
+       "webgpu: a buffer of {} bytes; {} lets kernels see {} (maxStorageBufferBindingSize)", bytes,
+       bounds.name, bounds.storage_binding);
+}
+
 // From where a binding begins that holds the address.
 uint64_t behind_begin(const std::byte* address) {
   return reinterpret_cast<uintptr_t>(address) % alignment;
@@ -56,6 +62,7 @@ StepSizes sizes_of(const RenderedKernel& k, std::span<const int64_t> symbols,
     const Expr& elements = scratch ? k.module.scratch[b] : k.buffers[b].extent;
     if (runs || scratch) require_small(elements.eval(symbols), "elements of a buffer");
     out.bytes.push_back(bytes_of(k.buffers[b], elements, symbols));
+    if (out.bytes[b] > bounds.sure_bytes) too_wide(out.bytes[b], bounds);
     out.scratch.push_back(out.workspace.bytes);
     if (scratch) out.workspace.bytes += round_up(out.bytes[b], alignment);
   }
@@ -101,10 +108,7 @@ Binding Batch::bind(const RenderedKernel& k, size_t buffer, const std::byte* add
   if (bytes == 0) address = spare_ + alignment * (1 + buffer);
   const uint64_t skipped = behind_begin(address);
   const uint64_t whole = round_up(std::max<uint64_t>(skipped + bytes, 16), 4);
-  if (whole > bounds_.storage_binding)
-    fail(ErrorCode::unsupported,
-         "webgpu: a buffer of {} bytes; {} lets kernels see {} (maxStorageBufferBindingSize)",
-         bytes, bounds_.name, bounds_.storage_binding);
+  if (whole > bounds_.storage_binding) too_wide(bytes, bounds_);
   words_.push_back(
       static_cast<int32_t>(skipped / static_cast<uint64_t>(size_of(k.buffers[buffer].dtype))));
   return {static_cast<int>(buffer), address - skipped, whole};

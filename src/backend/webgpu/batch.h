@@ -27,6 +27,9 @@ struct Bounds {
   /// Rounds of loops after which the driver ends a thread's loops without a word.
   int64_t most_rounds = INT64_MAX;
   uint64_t storage_binding = 0;  ///< maxStorageBufferBindingSize
+  /// Bytes of the largest buffer that fits a binding wherever it begins, if that is to be known
+  /// before it has a place.
+  uint64_t sure_bytes = UINT64_MAX;
 };
 
 /// What is known of a step from sizes alone.

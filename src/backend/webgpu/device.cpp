@@ -77,25 +77,30 @@ DeviceContext::DeviceContext(const Library& opened, Adapter adapter, int which)
   driver = info.description.view();
   interface = interface_name(info.backend);
   if (name.starts_with("llvmpipe")) most_rounds = 65535;  // gallivm's LP_MAX_TGSI_LOOP_ITERATIONS
-  least_subgroup = info.least_subgroup;
-  most_subgroup = info.most_subgroup;
   open(adapter, info.type);
 }
 
 void DeviceContext::open(Adapter adapter, uint32_t type) {
   api.AdapterGetLimits(adapter, &limits);
   f16 = api.AdapterHasFeature(adapter, feature_f16) != 0;
-  subgroups = api.AdapterHasFeature(adapter, feature_subgroups) != 0;
+  // Processors work through a subgroup's threads one by one.
+  const std::string_view on_gpus = type == adapter_cpu ? "never" : "always";
+  subgroups =
+      api.AdapterHasFeature(adapter, feature_subgroups) != 0 &&
+      settings::text("HOLOGRAM_WEBGPU_SUBGROUPS").value_or(std::string(on_gpus)) == "always";
   // Of another device's memory, that which the host sees is the slow one to kernels.
   unified = (type == adapter_integrated || type == adapter_cpu) &&
             api.AdapterHasFeature(adapter, feature_mapped_storage) != 0 &&
             !settings::is_on("HOLOGRAM_WEBGPU_STAGING");
   limits.next = nullptr;
   storage_binding = limits.storage_binding;
+  sure_bytes = storage_binding - binding_alignment;
   DeviceDescriptor wanted;
-  const uint32_t features[] = {feature_mapped_storage};
-  wanted.num_features = unified ? 1 : 0;
-  wanted.features = features;
+  std::vector<uint32_t> features;
+  if (unified) features.push_back(feature_mapped_storage);
+  if (subgroups) features.push_back(feature_subgroups);
+  wanted.num_features = features.size();
+  wanted.features = features.data();
   wanted.limits = &limits;
   wanted.lost = {nullptr, allow_spontaneous, lose, this, nullptr};
   wanted.error = {nullptr, hear, this, nullptr};

@@ -27,10 +27,10 @@ class DeviceContext : public Bounds {
   int number;
   std::string driver, interface;  ///< the driver's words, "Vulkan"
   Limits limits{};
-  bool f16 = false, subgroups = false;
+  bool f16 = false;
+  bool subgroups = false;  ///< whether kernels use them
   /// Whether its memory is the host's, and buffers that kernels work on may be mapped.
   bool unified = false;
-  uint32_t least_subgroup = 0, most_subgroup = 0;
   Gpu gpu = nullptr;
   Queue queue = nullptr;
 

@@ -10,9 +10,10 @@ namespace hologram::webgpu {
 Pipelines::Pipelines(const DeviceContext& device, const wgsl::Module& module, bool fused)
     : device_(device) {
   const Api& api = device.api;
+  const std::string text = device.subgroups ? wgsl::with_subgroups(module.text) : module.text;
   device.checked("compiling WGSL", [&] {
     WgslSource source;
-    source.code = text_of(module.text);
+    source.code = text_of(text);
     ShaderDescriptor wanted;
     wanted.next = &source.chain;
     shader_ = api.DeviceCreateShaderModule(device.gpu, &wanted);

@@ -1,7 +1,9 @@
 // backend/webgpu/kernel.h: kernels ready to be launched.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -37,11 +39,27 @@ class Pipelines {
 std::shared_ptr<const Pipelines> pipelines_of(const DeviceContext& device,
                                               const wgsl::Module& module, bool fused);
 
+/// The host's kernel for sizes that exceed what a device runs; made when it is first asked for.
+class Substitute {
+ public:
+  std::function<HostKernel()> make;  ///< null: there is none
+  const HostKernel* get() const {
+    if (!make) return nullptr;
+    std::call_once(once_, [&] { made_ = make(); });
+    return &made_;
+  }
+
+ private:
+  mutable std::once_flag once_;
+  mutable HostKernel made_;
+};
+
 /// What Kernel::code points to: pipelines or, for a program that is not rendered, a kernel of the
 /// host.
 struct LoadedKernel : RenderedKernel {
   std::shared_ptr<const Pipelines> pipelines;
   HostKernel host;
+  Substitute substitute;
 
   bool faults() const { return !host && module.faults; }
 };

@@ -17,7 +17,11 @@ namespace {
 // What is known of all steps from sizes alone.
 struct Sizes final : Prepared {
   std::vector<StepSizes> steps;
-  std::map<size_t, HostLaunch> on_host;  // by step
+  struct OnHost {
+    const HostKernel* kernel;
+    HostLaunch launch;
+  };
+  std::map<size_t, OnHost> on_host;  // by step
   uint64_t workspace = 0;
 };
 
@@ -25,8 +29,8 @@ class WebLauncher final : public Launcher {
  public:
   WebLauncher(std::span<const atlas::EntryStep> steps,
               std::span<const std::shared_ptr<const Kernel>> kernels, DeviceMemory& memory,
-              Counts& counts)
-      : steps_(steps, kernels), memory_(memory), counts_(counts) {
+              Counts& counts, Notes& notes)
+      : steps_(steps, kernels), memory_(memory), counts_(counts), notes_(notes) {
     size_t buffers = 0;
     for (const atlas::EntryStep& s : steps_) {
       if (s.kernel < 0) continue;
@@ -51,10 +55,8 @@ class WebLauncher final : public Launcher {
       StepSizes& own = sizes->steps.emplace_back();
       if (step.kernel < 0) continue;
       const auto symbols = steps_.symbols_of(step, arguments);
-      if (const HostKernel& host = kernel_of(step).host)
-        sizes->on_host[s] = host_launch(host, symbols, threads);
-      else
-        own = sizes_of(kernel_of(step), symbols, device());
+      if (const HostKernel* host = host_of(kernel_of(step), symbols, own))
+        sizes->on_host[s] = {host, host_launch(*host, symbols, threads)};
     }
     sizes->workspace = place_workspaces(sizes->steps);
     return sizes;
@@ -90,6 +92,21 @@ class WebLauncher final : public Launcher {
   }
   const DeviceContext& device() const { return memory_.context(); }
 
+  // The host's kernel, where that is to run; otherwise null, and the sizes of the device's.
+  const HostKernel* host_of(const LoadedKernel& k, std::span<const int64_t> symbols,
+                            StepSizes& sizes) const {
+    if (k.host) return &k.host;
+    try {
+      sizes = sizes_of(k, symbols, device());
+      return nullptr;
+    } catch (const Error& error) {
+      const HostKernel* const host = k.substitute.get();
+      if (error.code() != ErrorCode::unsupported || !host) throw;
+      notes_.note(fmt::format("{}: it runs on the host", error.what()));
+      return host;
+    }
+  }
+
   // Submits what `steps` puts into a batch, and tells the call of its faults.
   template <class F>
   int32_t recorded(CallFrame& frame, bool faults, F&& steps) const {
@@ -105,15 +122,15 @@ class WebLauncher final : public Launcher {
   }
 
   int32_t add(Batch& batch, const CallFrame& frame, const Sizes& sizes, size_t s) const {
-    const LoadedKernel& k = kernel_of(steps_[s]);
-    if (!k.host) {
-      batch.add(k, frame, steps_[s], sizes.steps[s]);
+    const auto host = sizes.on_host.find(s);
+    if (host == sizes.on_host.end()) {
+      batch.add(kernel_of(steps_[s]), frame, steps_[s], sizes.steps[s]);
       return 0;
     }
     submit(batch);
-    const HostLaunch& launch = sizes.on_host.at(s);
+    const auto& [kernel, launch] = host->second;
     counts_.host_runs.fetch_add(launch.total > 0, std::memory_order_relaxed);
-    return run_on_copies(memory_, frame, steps_[s], k.host, launch);
+    return run_on_copies(memory_, frame, steps_[s], *kernel, launch);
   }
 
   void submit(Batch& batch) const {
@@ -183,6 +200,7 @@ class WebLauncher final : public Launcher {
   const Steps<LoadedKernel> steps_;
   DeviceMemory& memory_;
   Counts& counts_;
+  Notes& notes_;
   bool faults_ = false;
   std::byte* spare_ = nullptr;  // the word of faults, and what Batch needs
   mutable std::mutex mutex_;
@@ -194,8 +212,8 @@ class WebLauncher final : public Launcher {
 
 std::unique_ptr<Launcher> make_launcher(std::span<const atlas::EntryStep> steps,
                                         std::span<const std::shared_ptr<const Kernel>> kernels,
-                                        DeviceMemory& memory, Counts& counts) {
-  return std::make_unique<WebLauncher>(steps, kernels, memory, counts);
+                                        DeviceMemory& memory, Counts& counts, Notes& notes) {
+  return std::make_unique<WebLauncher>(steps, kernels, memory, counts, notes);
 }
 
 }  // namespace hologram::webgpu

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "backend/webgpu/wgsl/teams.h"
 #include "base/error.h"
 
 namespace hologram::webgpu::wgsl {
@@ -64,7 +65,7 @@ class AttentionWriter {
     unit_.entry("main", gpu::points_of(b_.axes, 0, b_.batch_rank + 1), workgroup, true,
                 [&] { write_main(); });
     const Expr blocks = ceil_div(sizes_.keys, Expr(workgroup));
-    unit_.set_rounds(blocks * Expr(depth_ + workgroup + 16) + Expr(depth_));
+    unit_.set_rounds(blocks * Expr(depth_ + workgroup + 2 * join_rounds) + Expr(depth_));
   }
 
  private:
@@ -80,7 +81,6 @@ class AttentionWriter {
         },
         "for (var d = i32(lane); d < {}; d = d + {})", depth_, workgroup);
     scores_ = unit_.shared("scores", DType::f32, workgroup);
-    cells_ = unit_.shared("cells", DType::f32, workgroup);
     unit_.line("var top: f32 = {}(0xff800000u);", unit_.helper("special"));
     unit_.line("var total = 0.0;");
     for (int64_t s = 0; s < sums(); ++s) unit_.line("var sum{} = 0.0;", s);
@@ -95,16 +95,17 @@ class AttentionWriter {
     unit_.line("let key = first + i32(lane);");
     unit_.line("var score: f32 = {}(0xff800000u);", unit_.helper("special"));
     unit_.block([&] { score(q); }, "if (key < behind)");
-    reduce("score", "larger");
+    unit_.line("var largest = score;");
+    join_threads(unit_, ir::Op::reduce_max, DType::f32, "largest");
     unit_.line("let before = top;");
-    unit_.line("top = {}(top, {}[0]);", unit_.helper("larger"), cells_);
-    unit_.line("workgroupBarrier();");
+    unit_.line("top = {}(top, largest);", unit_.helper("larger"));
     unit_.line("let none = {};", is_lowest("top"));
     unit_.line("let weight = select(exp(score - top), 0.0, none || {});", is_lowest("score"));
     unit_.line("let scale = select(exp(before - top), 0.0, none || {});", is_lowest("before"));
     unit_.line("{}[lane] = weight;", scores_);
-    reduce("weight", "");
-    unit_.line("total = total * scale + {}[0];", cells_);
+    unit_.line("var weights = weight;");
+    join_threads(unit_, ir::Op::reduce_sum, DType::f32, "weights");
+    unit_.line("total = total * scale + weights;");
     for (int64_t s = 0; s < sums(); ++s) unit_.line("sum{0} = sum{0} * scale;", s);
     unit_.block([&] { add_values(); }, "for (var j = 0; j < min({}, behind - first); j = j + 1)",
                 workgroup);
@@ -127,22 +128,6 @@ class AttentionWriter {
     BodyWriter writer(unit_, scope);
     writer.write(b_.score);
     unit_.line("score = {};", writer.last());
-  }
-
-  // Of all threads, into cells[0]: the largest by a helper, or the sum.
-  void reduce(std::string_view value, std::string_view helper) {
-    unit_.line("{}[lane] = {};", cells_, value);
-    unit_.line("workgroupBarrier();");
-    const std::string mine = cells_ + "[lane]", other = cells_ + "[lane + half]";
-    const std::string joined = helper.empty()
-                                   ? fmt::format("{} + {}", mine, other)
-                                   : fmt::format("{}({}, {})", unit_.helper(helper), mine, other);
-    unit_.block(
-        [&] {
-          unit_.line("if (lane < half) {{ {} = {}; }}", mine, joined);
-          unit_.line("workgroupBarrier();");
-        },
-        "for (var half = {}u; half > 0u; half = half >> 1u)", workgroup / 2);
   }
 
   void add_values() {
@@ -190,7 +175,7 @@ class AttentionWriter {
   const size_t query_;
   const int64_t depth_, width_;
   Scope scope_;
-  std::string scores_, cells_;
+  std::string scores_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // backend/webgpu/wgsl/loop.cpp: loops: a thread for each point, or a workgroup where rows are long.
 #include "backend/webgpu/wgsl/blocks.h"
 #include "backend/webgpu/wgsl/body.h"
+#include "backend/webgpu/wgsl/teams.h"
 #include "base/error.h"
 #include "gpu/loops.h"
 
@@ -165,32 +166,9 @@ class LoopWriter {
       const Reduction& r = stage.reductions[k];
       const Partial& p = partials[k];
       if (in_parts(r)) unit_.line("{} = {} + {};", p.value, p.value, p.part);
-      if (teams_) is_arg(r.op) ? join_best(r, p) : join(r, p);
+      if (teams_) is_arg(r.op) ? join_best(r, p) : join_threads(unit_, r.op, r.type, p.value);
       scope_.accumulators.push_back(is_arg(r.op) ? p.position : p.value);
     }
-  }
-
-  template <class F>
-  void halving(F&& inside) {
-    const std::string half = unit_.fresh("half");
-    unit_.line("workgroupBarrier();");
-    unit_.block(
-        [&] {
-          unit_.block([&] { inside(fmt::format("lane + {}", half)); }, "if (lane < {})", half);
-          unit_.line("workgroupBarrier();");
-        },
-        "for (var {} = {}u; {} > 0u; {} = {} >> 1u)", half, workgroup / 2, half, half, half);
-  }
-
-  void join(const Reduction& r, const Partial& p) {
-    const std::string cells = unit_.shared("sums", r.type, workgroup);
-    unit_.line("{}[lane] = {};", cells, p.value);
-    halving([&](const std::string& other) {
-      unit_.line(
-          "{}[lane] = {};", cells,
-          combine_text(unit_, r.op, r.type, cells + "[lane]", fmt::format("{}[{}]", cells, other)));
-    });
-    unit_.line("{} = {}[0];", p.value, cells);
   }
 
   void join_best(const Reduction& r, const Partial& p) {
@@ -199,7 +177,7 @@ class LoopWriter {
     const std::string places = unit_.shared("places", DType::i64, workgroup);
     unit_.line("{}[lane] = {}; {}[lane] = {}; {}[lane] = {};", values, p.value, rows, p.row, places,
                p.position);
-    halving([&](const std::string& other) {
+    write_halving(unit_, [&](const std::string& other) {
       const Partial mine{.value = values + "[lane]", .row = rows + "[lane]", .position = {}};
       const std::string x = fmt::format("{}[{}]", values, other);
       const std::string row = fmt::format("{}[{}]", rows, other);
@@ -260,8 +238,10 @@ void write_block(Unit& unit, const atlas::LoopBlock& b) {
   Expr rounds(0);
   for (const Stage& stage : b.stages)
     if (stage.kind != StageKind::point)
-      rounds +=
-          teams && stage.kind == StageKind::row ? ceil_div(rows, Expr(workgroup)) + Expr(8) : rows;
+      rounds += teams && stage.kind == StageKind::row
+                    ? ceil_div(rows, Expr(workgroup)) +
+                          Expr(join_rounds * static_cast<int64_t>(stage.reductions.size()))
+                    : rows;
   unit.set_rounds(rounds);
 }
 

@@ -45,6 +45,12 @@ struct Module {
   bool faults = false;
 };
 
+/// A line that begins with the one, behind blanks, stands only where kernels may use subgroups; one
+/// that ends with the other only where they may not. As it is, a text is for devices without.
+inline constexpr std::string_view with_mark = "//+ ", without_mark = " //-";
+/// A text for devices with subgroups. Browsers demand a line "enable subgroups;" in front.
+std::string with_subgroups(std::string_view text);
+
 /// Throws Error(unsupported), saying why, for a program that is left to the host.
 Module render(const atlas::Program& program);
 /// Why it would throw; nothing where it does not.

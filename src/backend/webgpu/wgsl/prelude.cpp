@@ -116,6 +116,20 @@ fn fused(a: f32, b: f32, c: f32) -> f32 {
   return select(y, x, x < y);
 }
 )"},
+      // A number that is larger where x is, and of NaN the one that is given; and x from it.
+      {"in_order",
+       {"is_nan"},
+       R"(fn in_order(x: f32, of_nan: u32) -> u32 {
+  let bits = bitcast<u32>(x);
+  return select(bits ^ select(0x80000000u, 0xffffffffu, bits >> 31u == 1u), of_nan, is_nan(x));
+}
+)"},
+      {"from_order",
+       {},
+       R"(fn from_order(x: u32) -> f32 {
+  return bitcast<f32>(x ^ select(0xffffffffu, 0x80000000u, x >> 31u == 1u));
+}
+)"},
       {"larger_number",
        {"is_nan", "larger"},
        R"(fn larger_number(x: f32, y: f32) -> f32 {

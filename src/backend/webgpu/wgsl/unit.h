@@ -34,7 +34,9 @@ class Unit {
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
     text_.append(static_cast<size_t>(depth_) * 2, ' ');
+    text_ += before_;
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += behind_;
     text_ += '\n';
   }
   /// A block: what `inside` writes stands between the head's "{" and "}".
@@ -45,6 +47,18 @@ class Unit {
     inside();
     --depth_;
     line("}}");
+  }
+
+  /// What `inside` writes counts only where kernels may use subgroups, or only where they may not.
+  void with_subgroups(const std::function<void()>& inside) {
+    before_ = with_mark;
+    inside();
+    before_ = {};
+  }
+  void without_subgroups(const std::function<void()>& inside) {
+    behind_ = without_mark;
+    inside();
+    behind_ = {};
   }
 
   /// A new name, which is no word of WGSL: "i32" is one.
@@ -83,6 +97,7 @@ class Unit {
   void declare(std::string& out) const;
 
   std::string text_, shared_;
+  std::string_view before_, behind_;  // marks of the lines that are written now
   std::set<std::string, std::less<>> helpers_;
   std::set<int> used_;  // buffers of the entry that is written now
   bool faults_ = false, entry_faults_ = false;
