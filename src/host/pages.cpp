@@ -20,6 +20,14 @@ size_t page_multiple(size_t bytes) noexcept {
   return (bytes + page - 1) / page * page;
 }
 
+// Whole huge pages where that takes at most a seventh more: what is left over a huge page lies on
+// small ones, which memory reads a quarter slower.
+size_t mapped(size_t bytes) noexcept {
+  bytes = page_multiple(bytes);
+  const size_t more = (huge_page_bytes - bytes % huge_page_bytes) % huge_page_bytes;
+  return more <= bytes / 7 && bytes + more > bytes ? bytes + more : bytes;
+}
+
 #ifdef __linux__
 int drop_if_ours(dl_phdr_info* file, size_t, void*) {
   const auto here = reinterpret_cast<uintptr_t>(&drop_if_ours);
@@ -45,7 +53,7 @@ int drop_if_ours(dl_phdr_info* file, size_t, void*) {
 }  // namespace
 
 std::byte* map_huge(size_t bytes, size_t lead) noexcept {
-  bytes = page_multiple(bytes);
+  bytes = mapped(bytes);
   lead = page_multiple(lead);
   const size_t reserved = bytes + lead + huge_page_bytes;
   if (reserved < bytes) return nullptr;
@@ -66,7 +74,7 @@ std::byte* map_huge(size_t bytes, size_t lead) noexcept {
 }
 
 void unmap_huge(std::byte* memory, size_t bytes, size_t lead) noexcept {
-  munmap(memory - page_multiple(lead), page_multiple(bytes) + page_multiple(lead));
+  munmap(memory - page_multiple(lead), mapped(bytes) + page_multiple(lead));
 }
 
 void page_out([[maybe_unused]] const void* memory, [[maybe_unused]] size_t bytes) noexcept {

@@ -3,6 +3,7 @@
 #include "host/memory_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #endif
 
 #include "base/error.h"
+#include "host/pages.h"
 
 namespace {
 using hologram::Error;
@@ -93,6 +95,21 @@ TEST(MemoryPool, EverySizeIsRoundedUpByLittle) {
     MemoryPool::deallocate(block);
   }
 }
+
+#ifdef __linux__
+// What stands over a huge page would lie on small ones, which memory reads a quarter slower.
+TEST(MemoryPool, WholeHugePagesWhereTheyTakeLittleMore) {
+  auto is_mapped = [](const std::byte* page) {
+    unsigned char resident = 0;
+    return mincore(const_cast<std::byte*>(page), 1, &resident) == 0;
+  };
+  std::byte* most = hologram::host::map_huge(11 * mebibyte);
+  ASSERT_TRUE(most);
+  EXPECT_TRUE(is_mapped(most + 12 * mebibyte - hologram::host::small_page_bytes));
+  hologram::host::unmap_huge(most, 11 * mebibyte);
+  EXPECT_FALSE(is_mapped(most + 12 * mebibyte - hologram::host::small_page_bytes));
+}
+#endif
 
 TEST(MemoryPool, TheSameSizeComesFromTheCache) {
   MemoryPool pool(big);
