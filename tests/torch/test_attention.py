@@ -58,6 +58,20 @@ def test_forward(name, dtype):
     assert hologram_torch.stats()["fallback_ops"] == {}
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 5, 8), (2, 3, 0, 8)])
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2)])
+def test_a_result_lies_as_eagers(axes, shape):
+    """Where a row's numbers lie apart eager takes another kernel; what is drawn behind goes by how the result lies."""
+    q = normal(*(shape[a] for a in axes), seed=1).permute(axes)
+
+    def call(q):
+        torch.manual_seed(1)
+        out = attend(q, q, q, None, {})
+        return out, F.dropout(out.transpose(2, 3).flatten(1, 2) + 1, 0.5)
+
+    check(compile_fresh(call)(q), call(q))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name):
     *shapes, mask, options = CASES[name]

@@ -56,7 +56,8 @@ def _is_flash(query, key, value, mask) -> bool:
     if query.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         return False
     same = query.shape[0] == key.shape[0] == value.shape[0] and query.shape[-1] == value.shape[-1]
-    return same and (mask is None or not mask.requires_grad)
+    dense = query.stride(-1) == key.stride(-1) == value.stride(-1) == 1 and query.shape[-2] != 0 and key.shape[-2] != 0
+    return same and dense and (mask is None or not mask.requires_grad)
 
 
 def _lead(query, key, value, grouped):
