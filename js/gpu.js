@@ -38,7 +38,7 @@ export async function openDevice(gpu, software) {
   for (const limit of ["maxStorageBuffersPerShaderStage", "maxStorageBufferBindingSize", "maxBufferSize"])
     requiredLimits[limit] = adapter.limits[limit];
   // Processors work through a subgroup's threads one by one.
-  const requiredFeatures = !processor && adapter.features.has("subgroups") ? ["subgroups"] : [];
+  const requiredFeatures = !processor && adapter.features?.has("subgroups") ? ["subgroups"] : [];
   const device = await adapter.requestDevice({ requiredLimits, requiredFeatures });
   return new Device(device, name, requiredFeatures.length > 0 ? await wordsOfSubgroups(device) : undefined);
 }

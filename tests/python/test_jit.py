@@ -703,13 +703,13 @@ def test_kernels_made_quickly_are_exchanged_while_calls_go_on():
     def f(x, y):
         return np.tanh(x @ y * share).sum(axis=-1) * number
 
-    number = int(np.random.default_rng().integers(1 << 40))  # kernels that nobody has made
+    number = int(np.random.default_rng().integers(1 << 40))  # kernels that nobody has made, but for that which packs y
     share = number / (1 << 40)
     quick = Jitted(f, False, False, quickly=True)
     with ThreadPoolExecutor(3) as threads:
         want = quick(X, Y)
         (report,) = quick.reports()
-        assert report["memory_hits"] == 0 and quick.unfinished
+        assert report["memory_hits"] < report["kernels"] and quick.unfinished
         calls = [threads.submit(lambda: [quick(X, Y) for _ in range(300)]) for _ in range(2)]
         quick.finish()
         for results in calls:

@@ -80,7 +80,7 @@ def test_refused_values_are_named(monkeypatch, name, value, expected):
 def test_no_off_false_and_0_are_off_everywhere(monkeypatch):
     kinds = {"on or off": False, "a path, or off": "", "bytes, perhaps with K, M or G": 0, "seconds": 0.0}
     words = {"HOLOGRAM_CPU_TERMS": "never", "HOLOGRAM_CUDA_ASSEMBLER": "driver", "HOLOGRAM_CUDA_PRODUCTS": "pytorch",
-             "HOLOGRAM_DUMP": [], "HOLOGRAM_AUTO": []}  # fmt: skip
+             "HOLOGRAM_WEBGPU_SUBGROUPS": "never", "HOLOGRAM_DUMP": [], "HOLOGRAM_AUTO": []}  # fmt: skip
     for name, values, *_ in ROWS:
         for off in ("no", "off", "false", "0", "OFF"):
             monkeypatch.setenv(name, off)
