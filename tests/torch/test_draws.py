@@ -25,6 +25,7 @@ def each(function, dtypes=TYPES, sizes=PAIRS):
 DRAWS = {  # drawn natively
     "dropout": lambda: functional.dropout(X, 0.3),
     "dropout of channels last": lambda: functional.dropout(CHANNELS_LAST * 2, 0.1),
+    "dropout of a rolled image": lambda: [functional.dropout(CHANNELS_LAST.roll(1, dims), 0.3) for dims in (None, 2)],
     "dropout of 16 bits": lambda: functional.dropout(X.bfloat16(), 0.3),
     "dropout of a part": lambda: functional.dropout(X[:, 1:3, :, ::2], 0.5),
     "dropout of all": lambda: functional.dropout(X, 1.0),

@@ -261,6 +261,13 @@ def _gru_cell(input_gates, hidden_gates, hidden, input_bias=None, hidden_bias=No
     return (n + z * (old - n)).to(hidden.dtype), torch.cat((r, z, n, old, nh), 1).to(hidden.dtype)
 
 
+def _roll(x, shifts, dims=()):
+    """Channels last as eager's result lies, which PyTorch's rule for its strides forgets."""
+    if not dims or suggest_memory_format(x) == torch.contiguous_format:
+        return NotImplemented
+    return _stored(aten.roll.default(x.contiguous(), shifts, dims), x)
+
+
 def _sum_of(gates, has_bias):
     return gates.sum(0) if has_bias else None
 
@@ -290,7 +297,7 @@ def table() -> dict:
     """The functions by operator overload."""
     named = {
         "masked_scatter_backward": _masked_scatter_backward, "_cdist_backward": _cdist_backward,
-        "polygamma": _polygamma, "_upsample_bilinear2d_aa": _antialiased(2, _triangle),
+        "roll": _roll, "polygamma": _polygamma, "_upsample_bilinear2d_aa": _antialiased(2, _triangle),
         "_upsample_bicubic2d_aa": _antialiased(4, _cubic),
         "_thnn_fused_lstm_cell": _lstm_cell, "_thnn_fused_gru_cell": _gru_cell,
         "_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward, "_thnn_fused_gru_cell_backward": _gru_cell_backward,
