@@ -21,7 +21,7 @@ else()
   # The compiler alone: whoever links the whole backend gets the kernels that this program is to make.
   add_dependencies(hologram_kernelgen hologram_backend_cpu)
   target_link_libraries(hologram_kernelgen PRIVATE $<TARGET_FILE:hologram_backend_cpu> hologram_codegen
-                                                   hologram_builtin hologram_schedule)
+                                                   hologram_builtin hologram_schedule hologram_host)
 endif()
 
 set(folder "${PROJECT_BINARY_DIR}/generated/builtin")

@@ -10,17 +10,16 @@
 // went wrong as OUT/NAME.ISA.error; tools/compare_kernels.py uses it. An ISA is named as in
 // HOLOGRAM_CPU_ISA.
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
-#include <thread>
 
 #include "atlas/program.h"
 #include "backend/cpu/compile.h"
 #include "backend/cpu/machine.h"
 #include "builtin/programs.h"
+#include "host/side_by_side.h"
 
 namespace {
 
@@ -55,26 +54,6 @@ void write(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream out(path, std::ios::binary);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!out.flush()) fail(ErrorCode::io, "{}: cannot be written", path.string());
-}
-
-// Calls work(i) for i in [0, n) on all cores; the first error is thrown here.
-template <class Work>
-void side_by_side(size_t n, const Work& work) {
-  std::atomic<size_t> next{0};
-  std::exception_ptr error;
-  std::atomic_flag failed;
-  auto loop = [&] {
-    for (size_t i; (i = next++) < n;) try {
-        work(i);
-      } catch (...) {
-        if (!failed.test_and_set()) error = std::current_exception();
-      }
-  };
-  std::vector<std::jthread> threads;
-  for (unsigned t = 1; t < std::thread::hardware_concurrency(); ++t) threads.emplace_back(loop);
-  loop();
-  threads.clear();
-  if (error) std::rethrow_exception(error);
 }
 
 std::string table(const std::vector<Job>& jobs, std::span<const std::string> isas) {
@@ -123,7 +102,7 @@ void run(const std::filesystem::path& folder, const std::filesystem::path& table
   }
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
-  side_by_side(jobs.size(), [&](size_t i) {
+  host::side_by_side(jobs.size(), [&](size_t i) {
     Job& job = jobs[i];
     const cpu::Object object = cpu::compile(job.program, job.target, nullptr, job.symbol.c_str());
     write(folder / (job.symbol + ".o"), object.code);
@@ -149,7 +128,7 @@ void compile_programs(const std::filesystem::path& folder, const std::filesystem
     if (entry.path().extension() == ".atlas")
       for (const std::string& isa : isas) jobs.emplace_back(entry.path(), isa);
   std::filesystem::create_directories(out);
-  side_by_side(jobs.size(), [&](size_t i) {
+  host::side_by_side(jobs.size(), [&](size_t i) {
     const auto& [path, isa] = jobs[i];
     std::filesystem::path object = out / fmt::format("{}.{}.o", path.stem().string(), isa);
     try {

@@ -114,7 +114,7 @@ class Gradients {
   void probabilities(const uint64_t* q, const uint64_t* g, const Values& kt, const Values& vt,
                      uint64_t lse, uint64_t delta, Values& p, Values& s) {
     uint64_t scale = ir::bits_of(type_, block_.scale);
-    uint64_t lowest = identity_of(ir::Op::reduce_max, type_);
+    uint64_t lowest = ir::identity_of(ir::Op::reduce_max, type_);
     Values x(p.size()), slope;
     row_product(type_, q, kt.data(), keys_, depth_, x.data());
     for (uint64_t& e : x) e = op(ir::Op::mul, e, scale);

@@ -249,7 +249,7 @@ class Machine : public atlas::LaneHost {
 
   uint64_t reduce(const LaneInstr& i) {
     Op op = atlas::scalar_op(i.op);
-    if (i.immediate == 0) return identity_of(atlas::identity_op(i.op), i.type);
+    if (i.immediate == 0) return ir::identity_of(atlas::identity_op(i.op), i.type);
     uint64_t value = get(i.regs[1], i.type);
     for (uint64_t k = 1; k < i.immediate; ++k)
       value = ir::eval_scalar(

@@ -111,8 +111,6 @@ class Reducer {
   uint64_t best_ = 0, best_position_ = 0;
 };
 
-/// The neutral element of a reduce_* op.
-uint64_t identity_of(ir::Op reduce, DType type);
 /// x and y combined by a reduce_* op (sum, prod, max, min).
 uint64_t combine(ir::Op reduce, DType type, uint64_t x, uint64_t y);
 

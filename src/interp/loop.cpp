@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "interp/lanes.h"
+#include "ir/scalar.h"
 
 namespace hologram::interp {
 namespace {
@@ -40,7 +41,7 @@ struct StageRunner {
   void run_rows(Frame& frame, const Walk& rows) {
     for (size_t k = 0; k < stage.running.size(); ++k)
       frame.accumulators[first_accumulator + stage.reductions.size() + k] =
-          identity_of(stage.running[k].first, stage.running[k].second);
+          ir::identity_of(stage.running[k].first, stage.running[k].second);
     frame.scan = stage.kind == StageKind::scan;
     if (frame.scan) {
       frame.carries.resize(frame.accumulators.size());

@@ -392,7 +392,7 @@ class Softmax {
     auto count = static_cast<int>(scores.size());
     largest.push(scores.data(), nullptr, count);
     uint64_t max = largest.finish();
-    if (max == identity_of(ir::Op::reduce_max, type_)) return false;
+    if (max == ir::identity_of(ir::Op::reduce_max, type_)) return false;
     frame_.accumulators[1] = max;
     for (int j = 0; j < count; j += lanes) {
       int n = std::min(lanes, count - j);
@@ -450,7 +450,7 @@ void run_block(const atlas::AttentionBlock& block, Frame& frame) {
   };
   int64_t queries = extent(query), keys = extent(key), d = extent(depth), e = extent(value);
   uint64_t scale = ir::bits_of(type, block.scale);
-  uint64_t masked = identity_of(ir::Op::reduce_max, type);
+  uint64_t masked = ir::identity_of(ir::Op::reduce_max, type);
   Softmax softmax(type);
   LogSum log_of_sum(type);
   std::vector<uint64_t> scores(static_cast<size_t>(keys)), row(static_cast<size_t>(e));

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "atlas/order.h"
 #include "base/error.h"
@@ -31,24 +30,6 @@ bool better(Op op, DType type, uint64_t x, uint64_t best) {
 
 }  // namespace
 
-uint64_t identity_of(Op reduce, DType type) {
-  switch (reduce) {
-    case Op::reduce_sum:
-      return 0;
-    case Op::reduce_prod:
-      return ir::bits_of_integer(type, 1);
-    case Op::reduce_max:
-      if (is_float(type)) return ir::bits_of(type, -std::numeric_limits<double>::infinity());
-      return is_signed_int(type) ? uint64_t{1} << (size_of(type) * 8 - 1) : 0;
-    case Op::reduce_min:
-      if (is_float(type)) return ir::bits_of(type, std::numeric_limits<double>::infinity());
-      if (type == DType::b8) return 1;
-      return (~uint64_t{0} >> (64 - size_of(type) * 8)) >> (is_signed_int(type) ? 1 : 0);
-    default:
-      return 0;
-  }
-}
-
 uint64_t combine(Op reduce, DType type, uint64_t x, uint64_t y) {
   if (reduce == Op::reduce_sum && type == DType::f32)
     return std::bit_cast<uint32_t>(std::bit_cast<float>(static_cast<uint32_t>(x)) +
@@ -73,7 +54,7 @@ uint64_t convert(DType from, uint64_t bits, DType to) {
 }  // namespace
 
 uint64_t first_carry(Op reduce, DType type) {
-  return identity_of(reduce, carries_wide(reduce, type) ? DType::f64 : type);
+  return ir::identity_of(reduce, carries_wide(reduce, type) ? DType::f64 : type);
 }
 
 void scan(Op reduce, DType type, uint64_t* carry, const uint64_t* x, uint64_t* out, int n) {
@@ -94,7 +75,7 @@ void scan(Op reduce, DType type, uint64_t* carry, const uint64_t* x, uint64_t* o
 }
 
 Reducer::Reducer(Op op, DType type, bool tree) : op_(op), type_(type), tree_(tree) {
-  partial_.fill(identity_of(op, type));
+  partial_.fill(ir::identity_of(op, type));
 }
 
 void Reducer::push_best(const uint64_t* values, const uint64_t* positions, int n) {
@@ -123,7 +104,7 @@ void Reducer::flush() {
     for (size_t k = 0; k < half; ++k)
       partial_[k] = combine(op_, type_, partial_[k], partial_[k + half]);
   push_block(partial_[0]);
-  partial_.fill(identity_of(op_, type_));
+  partial_.fill(ir::identity_of(op_, type_));
   in_block_ = 0;
 }
 
@@ -143,7 +124,7 @@ uint64_t Reducer::finish() {
     return std::exchange(best_position_, 0);
   }
   if (in_block_ > 0) flush();
-  if (counter_.empty()) return identity_of(op_, type_);
+  if (counter_.empty()) return ir::identity_of(op_, type_);
   uint64_t sum = counter_.back().second;
   for (size_t k = counter_.size() - 1; k-- > 0;) sum = combine(op_, type_, counter_[k].second, sum);
   counter_.clear();

@@ -323,6 +323,22 @@ uint16_t f32_to_f16(float x) {
   return static_cast<uint16_t>(sign | (q + (rest > half || (rest == half && (q & 1u)) ? 1u : 0u)));
 }
 
+uint64_t identity_of(Op reduce, DType type) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  switch (reduce) {
+    case Op::reduce_sum:
+      return 0;
+    case Op::reduce_prod:
+      return bits_of_integer(type, 1);
+    case Op::reduce_max:
+      return type == DType::b8 ? 0 : bits_of(type, -infinity);
+    case Op::reduce_min:
+      return type == DType::b8 ? 1 : bits_of(type, infinity);
+    default:
+      return 0;
+  }
+}
+
 float bf16_to_f32(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
 
 float f16_to_f32(uint16_t x) {

@@ -25,6 +25,9 @@ uint64_t bits_of_integer(DType type, int64_t value);
 double as_double(DType type, uint64_t bits);
 int64_t as_integer(DType type, uint64_t bits);
 
+/// The neutral element of a reduce_* operation; 0 for those that find positions.
+uint64_t identity_of(Op reduce, DType type);
+
 /// Round-to-nearest-even conversions of half types; NaN stays NaN (quiet).
 uint16_t f32_to_bf16(float x);
 uint16_t f32_to_f16(float x);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/scalar.h"
 #include "strips/reducer.h"
 
 namespace hologram::strips {
@@ -89,7 +90,7 @@ class Loop final : public Routine {
         kept.push_back(r.value);
       }
       for (const auto& [op, type] : s.running)
-        running.emplace_back(size_of(type), ReductionPlan::identity_of(op, type));
+        running.emplace_back(size_of(type), ir::identity_of(op, type));
       accumulators_ += reductions.size() + running.size();
       auto body = BodyPlan::of(s.body, {program, vectors, lane_, lanes_are_points_}, kept);
       if (!body) return false;

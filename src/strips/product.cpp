@@ -3,24 +3,20 @@
 #include <cstring>
 
 #include "atlas/order.h"
-#include "base/error.h"
 #include "strips/blocks.h"
 #include "strips/body.h"
+#include "strips/product_parts.h"
 
 namespace hologram::strips {
 namespace {
 
 using atlas::ProductBlock;
 
-constexpr int64_t multiply_add = 15;        // picoseconds
 constexpr int64_t left_bytes = 128 * 1024;  // of the left operand's rows that a unit computes
 constexpr int64_t most_rows = 96, most_columns = 512;
 constexpr int64_t few_panels = 4;       // of a unit where there are few rows
 constexpr int64_t assumed_depth = 512;  // where it is a run-time size
 constexpr int64_t short_strip = 16;
-
-int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 class Product final : public Routine {
  public:
@@ -67,8 +63,7 @@ class Product final : public Routine {
 
   std::optional<BodyPlan> operand(const atlas::Program& program, const atlas::Body& body,
                                   int lanes) const {
-    const auto last = static_cast<atlas::ValueId>(body.instrs.size() - 1);
-    return BodyPlan::of(body, {program, vectors_, lanes, false}, std::span(&last, 1));
+    return operand_plan(program, vectors_, body, lanes);
   }
 
   // Lanes of a strip along an axis of known extent, on the average.
@@ -247,14 +242,7 @@ class ProductRun {
 
 int32_t Product::run(const atlas::Context& context, void* const* buffers, const int64_t* symbols,
                      int64_t begin, int64_t end) const {
-  ProductRun run(*this, buffers, {symbols, symbols_});
-  auto* memory = static_cast<char*>(context.scratch(&context, run.bytes()));
-  if (!memory) return static_cast<int32_t>(ErrorCode::out_of_memory);
-  run.use(memory);
-  for (int64_t unit = begin; unit < end; ++unit) run.unit(unit);
-  if (run.sticky() != 0 && context.sticky_error)
-    context.sticky_error->fetch_or(run.sticky(), std::memory_order_relaxed);
-  return 0;
+  return run_units(ProductRun(*this, buffers, {symbols, symbols_}), context, begin, end);
 }
 
 }  // namespace

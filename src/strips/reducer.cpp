@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "atlas/order.h"
 #include "ir/scalar.h"
@@ -14,20 +13,6 @@ using atlas::sum_block;
 using atlas::sum_partials;
 using ir::Op;
 
-uint64_t ReductionPlan::identity_of(Op reduce, DType type) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  switch (reduce) {
-    case Op::reduce_sum:
-      return 0;
-    case Op::reduce_prod:
-      return ir::bits_of_integer(type, 1);
-    case Op::reduce_max:
-      return type == DType::b8 ? 0 : ir::bits_of(type, -infinity);
-    default:
-      return type == DType::b8 ? 1 : ir::bits_of(type, infinity);
-  }
-}
-
 std::optional<ReductionPlan> ReductionPlan::of(const atlas::Reduction& r, const Vectors& vectors) {
   if (ir::info(r.op).kind == ir::OpKind::reduce_index) return std::nullopt;
   const Op op = r.op == Op::reduce_sum    ? Op::add
@@ -36,7 +21,7 @@ std::optional<ReductionPlan> ReductionPlan::of(const atlas::Reduction& r, const 
                                           : Op::min;
   VectorFn combine = vectors.find(op, r.type, r.type);
   if (!combine) return std::nullopt;
-  return ReductionPlan{combine, r.value, size_of(r.type), identity_of(r.op, r.type), r.tree};
+  return ReductionPlan{combine, r.value, size_of(r.type), ir::identity_of(r.op, r.type), r.tree};
 }
 
 int64_t Reducer::bytes(const ReductionPlan& plan, bool points) {

@@ -20,8 +20,6 @@ struct ReductionPlan {
 
   /// Nothing for what is not rendered.
   static std::optional<ReductionPlan> of(const atlas::Reduction& r, const Vectors& vectors);
-  /// The neutral element of a reduce_* operation.
-  static uint64_t identity_of(ir::Op reduce, DType type);
 };
 
 /// Takes the elements of a row one after the other. Lanes are either points, each with a reduction

@@ -4,21 +4,18 @@
 #include <cstring>
 
 #include "atlas/order.h"
-#include "base/error.h"
 #include "strips/blocks.h"
 #include "strips/body.h"
+#include "strips/product_parts.h"
 
 namespace hologram::strips {
 namespace {
 
 constexpr int64_t tiles_of_unit = product_rows;
-constexpr int64_t multiply_add = 15, pixel_work = 100'000;  // picoseconds
+constexpr int64_t pixel_work = 100'000;  // picoseconds
 // Axes: pixels, columns, depth; number, row, column and channel of the image.
 constexpr size_t axis_m = 0, axis_n = 1, axis_k = 2, axis_image = 3, axis_y = 4, axis_x = 5,
                  axis_c = 6;
-
-int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 class Winograd final : public Routine {
  public:
@@ -53,8 +50,7 @@ class Winograd final : public Routine {
 
   std::optional<BodyPlan> operand(const atlas::Program& program, const atlas::Body& body,
                                   int lanes) const {
-    const auto last = static_cast<atlas::ValueId>(body.instrs.size() - 1);
-    return BodyPlan::of(body, {program, vectors_, lanes, false}, std::span(&last, 1));
+    return operand_plan(program, vectors_, body, lanes);
   }
 
   void cut() {
@@ -248,14 +244,7 @@ class WinogradRun {
 
 int32_t Winograd::run(const atlas::Context& context, void* const* buffers, const int64_t* symbols,
                       int64_t begin, int64_t end) const {
-  WinogradRun run(*this, buffers, {symbols, symbols_});
-  auto* memory = static_cast<char*>(context.scratch(&context, run.bytes()));
-  if (!memory) return static_cast<int32_t>(ErrorCode::out_of_memory);
-  run.use(memory);
-  for (int64_t unit = begin; unit < end; ++unit) run.unit(unit);
-  if (run.sticky() != 0 && context.sticky_error)
-    context.sticky_error->fetch_or(run.sticky(), std::memory_order_relaxed);
-  return 0;
+  return run_units(WinogradRun(*this, buffers, {symbols, symbols_}), context, begin, end);
 }
 
 }  // namespace
