@@ -231,33 +231,6 @@ def test_an_index_that_contradicts_its_graph_is_refused(change, words, tmp_path)
         hologram.load(tmp_path / "x.holo")(np.zeros((2, 4), np.float32))
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda g, x, s: g.slice(x, [s * s - 5, 0], [1, 4], [1, 1]),
-        lambda g, x, s: g.slice(x, [0, 0], [s * s - 1, 4], [1, 1]),
-        lambda g, x, s: g.slice(x, [s - 3, 0], [1, 4], [1, 1]),
-        lambda g, x, s: g.reshape(x, [s * s]),
-        lambda g, x, s: g.expand(g.reshape(g.reduce("reduce_sum", x, [0, 1]), [1]), [s * 2**61]),
-        lambda g, x, s: g.expand(g.reshape(g.reduce("reduce_sum", x, [0, 1]), [1]), [s * 2**48]),
-    ],
-)
-def test_a_graph_that_is_wrong_for_the_sizes_of_a_call_is_refused(step, tmp_path):
-    """Bounds that hold for some sizes are not known when a graph is read."""
-    graph = _core.Graph()
-    s0 = graph.new_symbol()
-    x = graph.parameter(0, "f32", [s0, 4], [4, 1])
-    result = graph.reduce("reduce_sum", step(graph, x, s0), [0])
-    graph.output(result, [1] * len(result.shape))
-    writer = _core.ArchiveWriter(os.fspath(tmp_path / "x.holo"))
-    shape = list(result.shape)
-    writer.add_method("forward", graph, [("rows", 1, 1 << 40)], [("x", "f32", [s0, 4])], [("y", "f32", shape)], [["input", 0]], [], "")
-    writer.finish()
-    model = hologram.load(tmp_path / "x.holo")
-    with pytest.raises(ValueError, match="not for these sizes"):
-        model(np.ones((2, 4), np.float32))
-
-
 def test_no_file_a_folder_and_a_pipe(tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing.holo"):
         hologram.load(tmp_path / "nothing.holo")

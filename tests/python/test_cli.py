@@ -9,15 +9,6 @@ def run(*args, **env):
     return subprocess.run([sys.executable, "-m", "hologram", *args], env=dict(os.environ, **env), capture_output=True, text=True)
 
 
-def test_info_names_version_and_processor():
-    import hologram
-
-    done = run("info", "--json")
-    data = json.loads(done.stdout)
-    assert done.returncode == 0 and data["version"] == hologram.version()
-    assert "cpu" in data["backends"] and data["cpu"]["threads"] >= 1
-
-
 def test_cache_can_be_looked_at_and_emptied(tmp_path):
     folder = tmp_path / "cache"
     code = (

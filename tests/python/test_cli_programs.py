@@ -100,11 +100,6 @@ def test_output_is_utf_8_whatever_the_locale():
     assert json.loads(done.stdout.decode())["words"][0] == "→ρ[1]"
 
 
-def test_tokens(data):
-    assert data("sigmatics", "tokens", "--json", "D+1")["tokens"][1] == ["PLUS", "+", 1, 1]
-    assert data("sigmatics", "tokens", "--json", "--circuit", "c1->c2")["tokens"][1] == ["ARROW", "->", 2, 2]
-
-
 def test_compile(data, mistake):
     compiled = data("sigmatics", "compile", "--json", "merge@c00[c01,c02] . mark@c21 . mark@c21 . swap@c3<->c4 . split@c1[c2,c3]")
     assert compiled == {

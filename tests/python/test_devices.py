@@ -14,24 +14,6 @@ def device():
         yield executor
 
 
-def test_bytes_go_in_and_out_by_copies(device):
-    buffer = device.from_numpy(X)
-    assert buffer.pool == "linear" and buffer.__dlpack_device__() == (12, 0)
-    np.testing.assert_array_equal(buffer.to_numpy(copy=True), X)
-    np.testing.assert_array_equal(np.asarray(buffer[10:20]), X[10:20])
-    assert buffer.to_bytes() == X.tobytes()
-    buffer[3] = 7.5
-    buffer[595:].fill(2)
-    assert buffer[3] == 7.5 and buffer[599] == 2 and buffer[594] == X[594]
-    other = device.allocate(600)
-    assert not other.to_numpy(copy=True).any()
-    other.copy_from(buffer)
-    assert other[3] == 7.5 and "7.5" in repr(other)
-    other.resize(700)
-    assert other[3] == 7.5 and other[699] == 0
-    assert device.wrap(X.copy()).copied
-
-
 def test_views_of_its_memory_are_refused(device):
     buffer = device.from_numpy(X)
     with pytest.raises(BufferError, match="copy=True"):

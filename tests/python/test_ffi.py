@@ -1,6 +1,5 @@
 # tests/python/test_ffi.py: hologram_ffi is the C header, whole and documented
 import json
-import math
 import pathlib
 import re
 import struct
@@ -13,18 +12,6 @@ import numpy as np
 import pytest
 
 HEADER = pathlib.Path(__file__).parents[2] / "include/hologram/hologram.h"
-NAMED = """new_executor new_executor_with_backend new_executor_auto executor_cleanup executor_allocate_buffer
-executor_allocate_boundary_buffer buffer_length buffer_size_bytes buffer_element_size buffer_is_empty buffer_is_linear
-buffer_is_boundary buffer_pool buffer_class_index buffer_copy_from_slice buffer_to_vec buffer_copy_to_slice
-buffer_copy_from_bytes buffer_to_bytes buffer_as_ptr buffer_as_mut_ptr buffer_fill buffer_copy
-buffer_copy_from_canonical_slice buffer_canonicalize_all buffer_verify_canonical buffer_cleanup vector_add_f32 vector_sub_f32
-vector_mul_f32 vector_div_f32 vector_min_f32 vector_max_f32 vector_abs_f32 vector_neg_f32 vector_relu_f32 vector_clip_f32
-scalar_add_f32 scalar_mul_f32 sigmoid_f32 tanh_f32 gelu_f32 softmax_f32 reduce_sum_f32 reduce_min_f32 reduce_max_f32
-mse_loss_f32 cross_entropy_loss_f32 binary_cross_entropy_loss_f32 gemm_f32 matvec_f32 tensor_from_buffer
-tensor_from_buffer_with_strides tensor_shape tensor_strides tensor_ndim tensor_numel tensor_offset tensor_is_contiguous
-tensor_contiguous tensor_transpose tensor_reshape tensor_permute tensor_view_1d tensor_select tensor_narrow tensor_slice
-tensor_matmul tensor_is_broadcast_compatible_with tensor_broadcast_shapes tensor_buffer tensor_cleanup tensor_to_dlpack
-tensor_from_dlpack_capsule tensor_dlpack_device_type tensor_dlpack_device_id get_version clear_all_registries""".split()
 
 
 @pytest.fixture(params=["cpu", "null"])
@@ -52,7 +39,6 @@ def test_every_function_of_the_header():
     declared = set(re.findall(r"HOLOGRAM_API[^;]*?hologram_(\w+)\(", text))
     assert len(declared) > 150
     assert declared == set(hg.__all__) - {"HologramError"}
-    assert len(NAMED) == 78 and set(NAMED) <= declared
 
 
 def test_every_function_is_documented():
@@ -90,134 +76,64 @@ def test_errors_are_python_exceptions(executor):
         hg.buffer_length(a)
 
 
-class Recorder:
-    """hologram_ffi, noting which functions were called and came back."""
-
-    def __init__(self):
-        self.called = set()
-
-    def __getattr__(self, name):
-        function = getattr(hg, name)
-
-        def call(*args):
-            result = function(*args)
-            self.called.add(name)
-            return result
-
-        return call
+def values_of(e, b, n):
+    return np.array(json.loads(hg.buffer_to_vec(e, b)), np.float32)[:n]
 
 
-def values_of(f, e, b, n):
-    return np.array(json.loads(f.buffer_to_vec(e, b)), np.float32)[:n]
+def test_arguments_come_in_their_order():
+    """Of one function of each signature; what they compute is tested through hologram.ops and the C++ interface."""
+    e, n = hg.new_executor(), 1000
+    x, y = np.random.default_rng(0).uniform(0.05, 0.95, (2, n)).astype(np.float32)
+    a, b, c = (hg.executor_allocate_buffer(e, n) for _ in range(3))
+    boundary = hg.executor_allocate_boundary_buffer(e, 95, 48, 256)
+    assert (hg.buffer_length(a), hg.buffer_size_bytes(a), hg.buffer_element_size(a), hg.buffer_is_empty(a)) == (n, 4 * n, 4, 0)
+    assert (hg.buffer_length(boundary), hg.buffer_is_boundary(boundary), hg.buffer_is_linear(boundary)) == (3072, 1, 0)
+    assert (hg.buffer_pool(boundary), hg.buffer_class_index(boundary)) == ("boundary", 95)
+    hg.buffer_copy_from_slice(e, a, json.dumps(x.tolist()))
+    hg.buffer_copy_from_bytes(e, b, y)
+    assert hg.buffer_copy_to_slice(e, a) == hg.buffer_to_vec(e, a) and hg.buffer_to_bytes(e, b) == y.tobytes()
+    assert hg.buffer_as_ptr(e, a) == hg.buffer_as_mut_ptr(e, a) != 0
+    hg.buffer_fill(e, c, 2.5, n - 1)
+    hg.buffer_copy(e, a, c, 10)
+    assert values_of(e, c, n).tolist() == [*x[:10].tolist(), *[2.5] * (n - 11), 0]
+    hg.buffer_copy_from_canonical_slice(e, c, json.dumps(x.tolist()))
+    assert hg.buffer_verify_canonical(e, c) == 1 and hg.buffer_to_bytes(e, c) == bytes(v & 0xFE for v in x.tobytes())
+    for function, arguments, want in (
+        (hg.vector_sub_f32, (a, b, c, n), x - y),
+        (hg.vector_neg_f32, (a, c, n), -x),
+        (hg.vector_clip_f32, (a, c, n, 0.25, 0.5), np.clip(x, 0.25, 0.5)),
+        (hg.scalar_add_f32, (a, c, n, 1.5), x + np.float32(1.5)),
+        (hg.matvec_f32, (a, b, c, 9, 100), x[:900].reshape(9, 100) @ y[:100]),
+        (hg.gemm_f32, (a, b, c, 2, 3, 5), (x[:10].reshape(2, 5) @ y[:15].reshape(5, 3)).ravel()),
+    ):
+        function(e, *arguments)
+        np.testing.assert_allclose(values_of(e, c, len(want)), want, rtol=1e-5)
+    np.testing.assert_allclose(hg.reduce_max_f32(e, a, c, n), x.max())
+    np.testing.assert_allclose(hg.cross_entropy_loss_f32(e, a, b, c, n), -np.mean(y * np.log(x)), rtol=1e-5)
 
-
-def test_every_named_function_does_its_work():
-    f = Recorder()
-    n = 1000
-    rng = np.random.default_rng(0)
-    x, y = rng.uniform(0.05, 0.95, (2, n)).astype(np.float32)
-    assert f.get_version() == hologram.__version__
-    others = [f.new_executor_with_backend("CPU"), f.new_executor_auto()]
-    e = f.new_executor()
-    assert len({e, *others}) == 3
-    for other in others:
-        f.executor_cleanup(other)
-
-    a, b, c, boundary = *(f.executor_allocate_buffer(e, n) for _ in range(3)), f.executor_allocate_boundary_buffer(e, 95, 48, 256)
-    assert (f.buffer_length(a), f.buffer_size_bytes(a), f.buffer_element_size(a), f.buffer_is_empty(a)) == (n, 4 * n, 4, 0)
-    assert (f.buffer_length(boundary), f.buffer_is_boundary(boundary), f.buffer_is_linear(boundary)) == (3072, 1, 0)
-    assert (f.buffer_pool(boundary), f.buffer_class_index(boundary)) == ("boundary", 95)
-    f.buffer_copy_from_slice(e, a, json.dumps(x.tolist()))
-    f.buffer_copy_from_bytes(e, b, y)
-    assert f.buffer_copy_to_slice(e, a) == f.buffer_to_vec(e, a) and f.buffer_to_bytes(e, b) == y.tobytes()
-    assert f.buffer_as_ptr(e, a) == f.buffer_as_mut_ptr(e, a) != 0
-    f.buffer_fill(e, c, 2.5, n - 1)
-    assert values_of(f, e, c, n).tolist() == [2.5] * (n - 1) + [0]
-    f.buffer_copy(e, a, c, 10)
-    assert (values_of(f, e, c, n)[:11] == [*x[:10], 2.5]).all()
-    f.buffer_copy_from_canonical_slice(e, c, json.dumps(x.tolist()))
-    assert f.buffer_verify_canonical(e, c) == 1
-    assert f.buffer_to_bytes(e, c) == bytes(v & 0xFE for v in x.tobytes())
-    f.buffer_copy(e, a, c, n)
-    assert f.buffer_verify_canonical(e, c) == 0
-    f.buffer_canonicalize_all(e, c)
-    assert f.buffer_verify_canonical(e, c) == 1
-
-    def gives(name, expected, *numbers, operands=(a, b), tolerance=2e-6):
-        getattr(f, name)(e, *operands, c, n, *numbers)
-        np.testing.assert_allclose(values_of(f, e, c, n), expected, rtol=tolerance, atol=1e-7, err_msg=name)
-
-    d = x.astype(np.float64)
-    functions = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum}
-    for name, function in functions.items():
-        gives(f"vector_{name}_f32", function(x, y))
-    f.buffer_copy_from_bytes(e, a, -x)
-    gives("vector_abs_f32", x, operands=(a,))
-    gives("vector_neg_f32", x, operands=(a,))
-    gives("vector_relu_f32", 0 * x, operands=(a,))
-    gives("vector_clip_f32", np.clip(-x, -0.5, -0.25), -0.5, -0.25, operands=(a,))
-    f.buffer_copy_from_bytes(e, a, x)
-    gives("scalar_add_f32", x + np.float32(1.5), 1.5, operands=(a,))
-    gives("scalar_mul_f32", x * np.float32(1.5), 1.5, operands=(a,))
-    gives("sigmoid_f32", 1 / (1 + np.exp(-d)), operands=(a,))
-    gives("tanh_f32", np.tanh(d), operands=(a,))
-    gives("gelu_f32", [v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in d], operands=(a,))
-    gives("softmax_f32", np.exp(d) / np.exp(d).sum(), operands=(a,))
-    for name, expected in {"sum": d.sum(), "min": x.min(), "max": x.max()}.items():
-        result = getattr(f, f"reduce_{name}_f32")(e, a, c, n)
-        np.testing.assert_allclose(result, expected, rtol=1e-6)
-        assert values_of(f, e, c, 1)[0] == np.float32(result)
-    t = y.astype(np.float64)
-    np.testing.assert_allclose(f.mse_loss_f32(e, a, b, c, n), np.mean((d - t) ** 2), rtol=1e-5)
-    np.testing.assert_allclose(f.cross_entropy_loss_f32(e, a, b, c, n), -np.mean(t * np.log(d)), rtol=1e-5)
-    np.testing.assert_allclose(f.binary_cross_entropy_loss_f32(e, a, b, c, n), -np.mean(t * np.log(d) + (1 - t) * np.log(1 - d)), rtol=1e-5)
-    for m, columns, k in ((2, 3, 5), (7, 1, 9), (1, 8, 3)):  # rows, columns, depth
-        f.gemm_f32(e, a, b, c, m, columns, k)
-        expected = d[: m * k].reshape(m, k) @ t[: k * columns].reshape(k, columns)
-        np.testing.assert_allclose(values_of(f, e, c, m * columns), expected.ravel(), rtol=1e-5)
-    for m, k in ((3, 7), (9, 100)):
-        f.matvec_f32(e, a, b, c, m, k)
-        np.testing.assert_allclose(values_of(f, e, c, m), d[: m * k].reshape(m, k) @ t[:k], rtol=1e-5)
-
-    whole = f.tensor_from_buffer(a, "[10, 100]")
-    assert f.tensor_buffer(whole) == a and (f.tensor_ndim(whole), f.tensor_numel(whole)) == (2, 1000)
-    strided = f.tensor_from_buffer_with_strides(a, "[4, 3]", "[100, 2]")
-    assert json.loads(f.tensor_strides(strided)) == [100, 2] and f.tensor_is_contiguous(strided) == 0
-    cube = x.reshape(10, 100)
-
-    def shows(tensor, expected):
-        assert json.loads(f.tensor_shape(tensor)) == list(expected.shape)
-        dense = f.tensor_contiguous(e, tensor)
-        assert f.tensor_is_contiguous(dense) == 1
-        flat = f.tensor_view_1d(dense)
-        start = f.tensor_offset(flat)
-        assert (values_of(f, e, f.tensor_buffer(flat), start + expected.size)[start:] == expected.ravel()).all()
-        for made in {dense, flat} - {tensor}:
-            f.tensor_cleanup(made)
-
-    shows(strided, cube[:4, 0:5:2])
-    shows(f.tensor_transpose(whole), cube.T)
-    shows(f.tensor_reshape(e, whole, "[5, 200]"), cube.reshape(5, 200))
-    shows(f.tensor_permute(whole, "[1, 0]"), cube.T)
-    shows(f.tensor_select(whole, 1, 7), cube[:, 7])
-    narrow = f.tensor_narrow(whole, 1, 20, 30)
-    assert f.tensor_offset(narrow) == 20
-    shows(narrow, cube[:, 20:50])
-    shows(f.tensor_slice(whole, 1, 3, -1, 10), cube[:, 3::10])
-    product = f.tensor_matmul(e, narrow, f.tensor_transpose(narrow))
-    expected = cube[:, 20:50].astype(np.float64) @ cube[:, 20:50].T
-    np.testing.assert_allclose(values_of(f, e, f.tensor_buffer(product), 100), expected.ravel(), rtol=1e-5)
-    assert f.tensor_is_broadcast_compatible_with(whole, strided) == 0
-    assert json.loads(f.tensor_broadcast_shapes("[2, 1]", "[3]")) == [2, 3]
-    made = json.loads(f.tensor_from_dlpack_capsule(e, f.tensor_to_dlpack(e, whole)))
-    assert hg.tensor_data(made["tensor"]) == hg.buffer_as_ptr(e, a)
-    assert (f.tensor_dlpack_device_type(e), f.tensor_dlpack_device_id(e)) == (1, 0)
-    f.buffer_cleanup(b)
-    f.executor_cleanup(e)
-
+    whole, cube = hg.tensor_from_buffer(a, "[10, 100]"), x.reshape(10, 100)
+    assert hg.tensor_buffer(whole) == a and (hg.tensor_ndim(whole), hg.tensor_numel(whole)) == (2, 1000)
+    strided = hg.tensor_from_buffer_with_strides(a, "[4, 3]", "[100, 2]")
+    assert json.loads(hg.tensor_strides(strided)) == [100, 2] and hg.tensor_is_contiguous(strided) == 0
+    narrow = hg.tensor_narrow(whole, 1, 20, 30)
+    product = hg.tensor_matmul(e, narrow, hg.tensor_transpose(narrow))
+    for tensor, want in (
+        (strided, cube[:4, 0:5:2]),
+        (hg.tensor_reshape(e, whole, "[5, 200]"), cube.reshape(5, 200)),
+        (hg.tensor_permute(whole, "[1, 0]"), cube.T),
+        (hg.tensor_select(whole, 1, 7), cube[:, 7]),
+        (hg.tensor_slice(whole, 1, 3, -1, 10), cube[:, 3::10]),
+        (product, cube[:, 20:50] @ cube[:, 20:50].T),
+    ):
+        flat = hg.tensor_view_1d(hg.tensor_contiguous(e, tensor))
+        start = hg.tensor_offset(flat)
+        assert json.loads(hg.tensor_shape(tensor)) == list(want.shape)
+        np.testing.assert_allclose(values_of(e, hg.tensor_buffer(flat), start + want.size)[start:], want.ravel(), rtol=1e-5)
+    assert hg.tensor_is_broadcast_compatible_with(whole, strided) == 0
+    assert json.loads(hg.tensor_broadcast_shapes("[2, 1]", "[3]")) == [2, 3]
+    hg.executor_cleanup(e)
     script = "import hologram_ffi as f; e = f.new_executor(); f.clear_all_registries(); assert f.live_handles() == 0"
     subprocess.run([sys.executable, "-c", script], check=True)  # it would clear what other tests hold
-    assert set(NAMED) - f.called == {"clear_all_registries"}
 
 
 def test_tensors(executor):

@@ -70,21 +70,6 @@ def test_branches_and_loops_that_values_decide():
     assert function.stats() == {"fallback_ops": {}, "steps": {"onnx.If": 2}}
 
 
-def test_sizes_without_dimensions_are_numbers_too():
-    nodes = [
-        helper.make_node("Shape", ["x"], ["s"]),
-        helper.make_node("Gather", ["s", "zero"], ["n"]),
-        helper.make_node("Mul", ["n", "two"], ["m"]),
-        helper.make_node("Sub", ["m", "two"], ["stop"]),
-        helper.make_node("Range", ["zero", "stop", "two"], ["y"]),
-    ]
-    constants = {"zero": np.array(0), "two": np.array(2)}
-    function = hologram.from_onnx(model(nodes, {"x": ("float32", ["n"])}, ["y"], constants))
-    for n in (5, 8):
-        np.testing.assert_array_equal(function(np.zeros(n, np.float32)), np.arange(0, 2 * n - 2, 2))
-    assert len(function.reports()) == 1
-
-
 def test_recurrent_layers_of_open_length_repeat_the_graph_of_a_step():
     def layers(length):
         own = np.random.default_rng(0)

@@ -2,7 +2,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import types
@@ -113,40 +112,6 @@ def test_slower_than_before_means_by_medians_and_by_fastest_blocks():
     assert report.best_peer({"hologram": old, "before": rounds(0.5), "eager": rounds(2.0)}) == "eager"
 
 
-def test_the_table_for_programs():
-    measured = {"first": [0.5], "rounds": [worker.measure(lambda: None, 0.005) for _ in range(3)]}
-    results = {"cases": {"a": {"peers": {"hologram": measured, "openvino": {"failed": "no, never"}}}}}
-    header, ours, other = (line.split(",") for line in report.csv_text(results).splitlines())
-    row = dict(zip(header, ours))
-    assert row["case"] == "a" and row["peer"] == "hologram" and float(row["first"]) == 0.5
-    assert 0 < float(row["fastest"]) <= float(row["p25"]) <= float(row["median"]) <= float(row["p75"]) <= float(row["p99"])
-    assert other == ["a", "openvino", "", "", "", "", "", "", '"no', ' never"']
-
-
-def test_the_build_before_is_the_one_that_was_named(tmp_path):
-    module = tmp_path / "built" / "python" / "hologram_torch" / "__init__.py"
-    module.parent.mkdir(parents=True)
-    module.write_text("raise ImportError('an older one')")
-    with session.home() as folder, pytest.raises(session.Failed, match="an older one"):
-        session.Session("add-16", "before", 1, folder, tmp_path / "built")
-    with session.home() as folder, pytest.raises(ValueError, match="'before' needs the folder"):
-        session.Session("add-16", "before", 1, folder)
-
-
-def test_functions_go_to_exporters_inside_a_module():
-    case = cases.find("add-16")
-    function, inputs = case.build()
-    assert not isinstance(function, torch.nn.Module)
-    module, same = peers.stateless(case, function, inputs)
-    assert isinstance(module, torch.nn.Module) and same is inputs
-    torch.testing.assert_close(module(*inputs), inputs[0] + inputs[1])
-
-
-def test_the_default_run_has_every_peer():
-    assert {"eager", "inductor", "openvino", "onnxruntime", "hologram"} <= set(peers.DEFAULT)
-    assert all(case.title for case in cases.CASES if case.barred)
-
-
 def test_sizes_in_names():
     assert [cases.count(text) for text in ("16", "10K", "1M")] == [16, 10_000, 1_000_000]
     assert [case.name for case in cases.select(["chain-1*", "chain-300"])] == [
@@ -166,19 +131,6 @@ def test_gains_are_over_the_fewest_threads():
     assert lines[3] == "| a | 16 | 2.00 s (4.00) | n/a | 500 ms (12.00) | 4.00 (eager) |"
     assert scaling.thread_counts(1) == [1] and scaling.thread_counts(12) == [1, 2, 4, 8, 12]
     assert scaling.installed(["eager", "hologram"]) == ["eager", "hologram"]
-
-
-def test_scaling_is_plotted(tmp_path):
-    pytest.importorskip("matplotlib")
-    results = {1: {"hologram": rounds(6.0)}, 16: {"hologram": rounds(0.5), "onnxruntime": {"failed": "x"}}}
-    scaling.plot({"a": results}, ["onnxruntime", "hologram"], tmp_path / "plot.svg")
-    assert (tmp_path / "plot.svg").stat().st_size > 1000
-
-
-def test_every_case_of_scaling_exists():
-    assert [c.name for c in cases.select(scaling.CASES.split(","))]
-    for name in scaling.CASES.split(","):
-        assert cases.find(name).name == name
 
 
 def test_variants_are_compiled_for_what_they_say_and_wrong_ones_refused(capsys, monkeypatch):
@@ -252,36 +204,6 @@ def test_the_bars_of_the_smallest_cases_are_measured(tmp_path):
         assert "| float32 packed, up to 256 and few rows | 1.00 | n/a | n/a | n/a | n/a |" in lines
 
 
-def test_bars_keep_other_parts_and_say_what_there_was_no_time_for(tmp_path, monkeypatch, capsys):
-    asked = []
-
-    def measured(name, names, options, label):
-        asked.append((name, label, options.threads))
-        return {peer: rounds(2.0 if peer == "eager" else 1.0) for peer in names}
-
-    monkeypatch.setattr(bars, "beside_others", measured)
-    monkeypatch.setattr(bars, "turns", lambda options, minutes: {"cases": {}, "left_out": [f"case of {minutes:.0f} minutes"]})
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
-
-    def ask(*arguments):
-        asked.clear()
-        monkeypatch.setattr(sys, "argv", ["bars.py", "--out", str(tmp_path), *arguments])
-        assert bars.main() == 0
-        return capsys.readouterr().out, json.loads((tmp_path / "bars.json").read_text())
-
-    text, first = ask("--quick", "--parts", "products,models", "--models", "mlp-64")
-    assert [label for _, label, _ in asked] == list(bars.VARIANTS) and "No time was left for: case of 9 minutes." in text
-    _, later = ask("--quick", "--parts", "threads", "--scaled", "mlp-64")
-    assert [threads for *_, threads in asked] == [2, 16]
-    assert later["models"] == first["models"] and later["tiles"] == first["tiles"]
-    _, whole = ask("--parts", "threads", "--scaled", "mlp-64")
-    assert list(whole["threads"]["mlp-64"]) == ["2", "4", "8", "16"]
-    text, late = ask("--parts", "models", "--minutes", "-1", "--models", "mlp-64")
-    assert asked == [] and late["left_out"] == ["mlp-64"] and "mlp-64." in text
-    with pytest.raises(SystemExit):
-        ask("--parts", "everything")
-
-
 def test_shares_of_a_products_time_are_measured(monkeypatch, capsys):
     monkeypatch.setattr(tiles, "TILES", {})
     monkeypatch.setattr(bare_tiles.BareLoop, "__init__", lambda self: None)
@@ -299,45 +221,12 @@ def test_shares_of_a_products_time_are_measured(monkeypatch, capsys):
     assert len(names) == len(set(names)) and "bfloat16 convolution 8 x 64 x 56 x 56 to 128" in names
 
 
-def test_gradients_of_attention_are_a_case_on_tiles(capsys):
-    from hologram import _core
-
-    levels = {"first": {"HOLOGRAM_CPU_ISA": "avx2"}} if _core.host_cpu()["isa"] in ("avx2", "avx512", "amx") else {"first": {}}
-    case = lambda: tiles.gradients(True, torch.bfloat16, 2, 3, 3, 40, 40, 16)  # noqa: E731
-    assert tiles.measure("bfloat16 gradients", case, levels, 0.01)
-    wrong = lambda: (*case()[:2], lambda *inputs: [2 * t for t in case()[2](*inputs)])  # noqa: E731
-    assert not tiles.measure("bfloat16 gradients", wrong, levels, 0.01)
-    assert "wrong" in capsys.readouterr().out
-
-
 def test_every_bar_has_cases():
     names = [name for name, _ in tiles.all_cases()]
     for bar in bars.PRODUCTS:
         assert any(re.match(bar.pattern, name) for name in names), bar.what
     for name in [*bars.MODEL_BARS, *bars.SCALING_BARS]:
         assert cases.find(name).name == name
-
-
-def test_tile_products_are_counted_and_shared_out():
-    assert bare_tiles.products_of("bfloat16", 64, 64, 128) == 4 * 4 * 4
-    assert bare_tiles.products_of("float32", 5, 33, 33) == 1 * 4 * 2 * 6
-    assert bare_tiles.products_of("bytes", 49, 32, 64) == 4 * 2
-    assert bare_tiles.products_of("bytes", 48, 32, 64) == 3 * 2
-    found = bare_tiles.shares(0.5, 1.0, 1.8, 1.25)
-    assert found == pytest.approx({"tiles": 0.5, "sums": 0.2, "depth": 0.3, "packing": 0.2})
-
-
-def test_the_bare_loop_is_what_it_says(tmp_path):
-    objdump = shutil.which("objdump")
-    if not objdump:
-        pytest.skip("no objdump")
-    (tmp_path / "code").write_bytes(bare_tiles.CODE)
-    command = [objdump, "-D", "-b", "binary", "-m", "i386:x86-64", str(tmp_path / "code")]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    text = [line.split("\t", 2)[2].split() for line in lines if line.count("\t") == 2]
-    products = [["tdpbf16ps", f"%tmm{6 + i % 2},%tmm{4 + i // 2},%tmm{i}"] for i in range(4)]
-    assert text == [["ldtilecfg", "(%rdi)"], *products, ["dec", "%rsi"], ["jne", "0x5"], ["tilerelease"], ["ret"]]
-    assert len(bare_tiles.CONFIG) == 64
 
 
 def test_a_session_times_eager(tmp_path):
@@ -448,36 +337,6 @@ def test_turns_pair_what_followed_each_other():
     assert taken.ratio(["a"], "ours") == "3.00 (3.00…3.00)" and taken.ratio([], "ours") == ""
 
 
-def test_turns_begin_when_all_threads_sleep(monkeypatch):
-    class Clock:
-        used, slept = iter([0.0, 0.01, 0.01, 0.015, 0.015, 0.0151]), 0
-
-        def process_time(self):
-            return next(self.used)
-
-        def perf_counter(self):
-            return 0.0
-
-        def sleep(self, seconds):
-            self.slept += 1
-
-    clock = Clock()
-    monkeypatch.setattr(turns, "time", clock)
-    turns.come_to_rest()
-    assert clock.slept == 3
-
-
-def test_everybody_gets_as_many_turns():
-    calls = {"ours": 0, "eager": 0}
-
-    def call(name):
-        calls[name] += 1
-
-    taken = turns.take_turns({name: lambda name=name: call(name) for name in calls}, 0.01)
-    assert len(taken["ours"]) == len(taken["eager"]) >= 5 and min(calls.values()) > 5
-    assert all(t > 0 for times in taken.values() for t in times)
-
-
 # --- PyTorch's dashboard
 def dashboard_row(**changed):
     return {"passed": True, "speedup": 2.0, "first": 3.0, "memory": 1.5, "difference": 1e-6} | changed
@@ -493,25 +352,6 @@ def test_the_dashboard_counts_what_passes_and_means_over_it():
     assert ("geometric mean of speed-ups", "hologram", "n/a", "1.00×") in cells
     assert ("mean seconds of the first call", "hologram", "n/a", "2.00") in cells
     assert ("eager's peak memory over the compiler's", "hologram", "n/a", "1.50") in cells
-
-
-def test_the_dashboard_goes_on_where_it_stopped(monkeypatch, tmp_path, capsys):
-    asked = []
-
-    def alone(key, options):
-        asked.append(key)
-        return {"passed": False, "failed": "exit status -11: "} if "Albert" in key else dashboard_row()
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["dashboard.py", "--suites", "huggingface", "--out", str(tmp_path / "d.json"), *words])
-        return dashboard.main()
-
-    monkeypatch.setattr(dashboard, "alone", alone)
-    assert run("--only", "DistilBert") == 0 and len(asked) == 2
-    assert run("--only", "Albert,DistilBert") == 1 and len(asked) == 4
-    assert run("--only", "Albert,DistilBert") == 1 and len(asked) == 4 and "exit status -11" in capsys.readouterr().out
-    assert run("--only", "Albert", "--size", "small") == 1 and len(asked) == 6  # another question
-    assert len(json.loads((tmp_path / "d.json").read_text())["rows"]) == 2
 
 
 def test_the_dashboard_knows_its_lists_and_measures_models(monkeypatch):

@@ -3,7 +3,6 @@ import importlib.util
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -140,29 +139,6 @@ def test_a_fault_and_a_hang_take_nothing_along(packed, tmp_path):
     assert set(again.values()) == {"passed"} and process.returncode == 0, words
 
 
-def test_a_cut_off_leaves_what_was_done(packed, tmp_path):
-    hang = ["--plant", "*/cuda_sum_f32*:hang=0"]
-    process = shoot(packed, tmp_path, "--stages", "first", "--only", "*/cuda_add_f32*,*/cuda_sum_f32*", "--jobs", "1", *hang)
-    begun, results = time.monotonic(), tmp_path / "results.jsonl"
-    mine = lambda: [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(packed.parent / "script/build").encode() in read(p)]
-    while not (results.exists() and results.read_text() and mine()) and time.monotonic() < begun + 120:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert [line["state"] for line in lines_of(results)] == ["passed"] and (tmp_path / "facts.json").exists()
-    while mine() and time.monotonic() < begun + 130:
-        time.sleep(0.02)
-    assert not mine(), "its tasks end with it"
-
-
-def read(path):
-    try:
-        return path.read_bytes()
-    except OSError:  # it ended
-        return b""
-
-
 # --- from the tree --------------------------------------------------------------------------------
 def test_every_stage_runs_over_the_emulator(tmp_path, monkeypatch):
     command = [sys.executable, FOLDER / "shot.py", "go", "--dry", "--build", BUILD, "--out", tmp_path, "--jobs", "2", "--minutes", "30"]
@@ -209,38 +185,6 @@ def test_all_tests_that_compare_results_are_chosen():
 # --- single tasks ---------------------------------------------------------------------------------
 def said(ended):
     return runner.Outcome("passed", ended.output, 1)
-
-
-def test_tasks_that_fail_or_never_end_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "DEBUGGER_SECONDS", 1.0)
-    monkeypatch.setattr(runner, "debugger", lambda process: ["echo", f"process {process} stands there"])
-    sleeper = "subprocess.Popen(['sleep', '60'], start_new_session=True, stdout=subprocess.DEVNULL).pid"
-    slow = f"import subprocess, time; print({sleeper}, flush=True); time.sleep(60)"
-    todo = [
-        ran("print('ran')", name="fine"),
-        ran("raise SystemExit('wrong')", name="wrong"),
-        ran("import os; os.abort()", name="aborts"),
-        ran(slow, name="slow", limit=1.0),
-        ran("import time; print('so far', flush=True); time.sleep(60)", name="long", limit=1.0, stops=True, read=said),
-    ]
-    found = run(todo, tmp_path)
-    assert {name: outcome.state for name, outcome in found.items()} == {
-        "fine": "passed", "wrong": "failed", "aborts": "failed", "slow": "failed", "long": "cut off"}  # fmt: skip
-    assert found["wrong"].words == "ended with status 1: wrong" and "SIGABRT" in found["aborts"].words
-    assert "so far" in found["long"].words and "stands there" in (tmp_path / "output.txt").read_text()
-    slows = (tmp_path / "output.txt").read_text().partition("=== slow")[2].splitlines()
-    left = Path("/proc", next(line for line in slows if line.isdigit()), "stat")
-    assert not left.exists() or left.read_text().split()[2] == "Z", "its processes end with it"
-
-
-def test_many_hangs_take_little_of_the_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "SHOWN_HANGS", 1)
-    monkeypatch.setattr(runner, "MANY_HANGS", 2)
-    monkeypatch.setattr(runner, "debugger", lambda process: ["echo", "shown"])
-    begun = time.monotonic()
-    found = run([ran("import time; time.sleep(60)", name=str(n), limit=3.0 if n > 1 else 0.3) for n in range(5)], tmp_path, jobs=1)
-    assert all(outcome.state == "failed" for outcome in found.values()) and time.monotonic() - begun < 15
-    assert (tmp_path / "output.txt").read_text().count("shown") == 1
 
 
 def test_at_the_end_of_the_time_nothing_is_left_running(tmp_path):
