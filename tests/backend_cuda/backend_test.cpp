@@ -6,15 +6,6 @@
 namespace hologram::test {
 namespace {
 
-TEST_F(CudaBackend, AnElementwiseProgramRunsOnTheDevice) {
-  std::vector<float> out(1000);
-  const int64_t launches = counted("launches"), host = counts("host_runs");
-  ASSERT_EQ(add(out), "");
-  EXPECT_EQ(out, std::vector<float>(1000, 2.5f));
-  EXPECT_EQ(counted("launches"), launches + 1);
-  EXPECT_EQ(counts("host_runs"), host);
-}
-
 // A product with what follows on its rows: no plan for a GPU has one.
 TEST_F(CudaBackend, WhatHasNoKernelRunsOnTheHost) {
   namespace tails = product_tails;
@@ -112,8 +103,6 @@ TEST_F(CudaBackend, DevicesThatAreNotThereAreRefused) {
   EXPECT_EQ(refusal("interp:1"), "backend \"interp\" has no device 1: the last one is \"interp:0\"");
 }
 
-TEST_F(CudaBackend, AutoStaysWithTheCpu) { EXPECT_EQ(default_backend().name, "cpu"); }
-
 TEST_F(CudaBackend, FailuresAreErrorsAndPass) {
   std::vector<float> out(100);
   ASSERT_EQ(add(out), "");
@@ -192,24 +181,6 @@ TEST_F(CudaBackend, WordsOfFaultsStayWithTheCaptureThatHasThem) {
   for (const cuda::Faults& other : others) EXPECT_NE(other.address(), captured);
   EXPECT_EQ(counted("pinned"), pinned);
   runtime().device()->free_stream(stream);
-}
-
-TEST_F(CudaDevice, StreamsAreIndependentAndCopiesWait) {
-  Memory& memory = *runtime().device();
-  Stream streams[] = {memory.make_stream(), memory.make_stream()};
-  std::vector<int> in(500), out(500);
-  for (int n = 0; n < 500; ++n) in[static_cast<size_t>(n)] = n;
-  for (Stream s : streams) {
-    void* block = memory.allocate(2000, s);
-    EXPECT_TRUE(memory.contains(block));
-    memory.copy(block, in.data(), 2000, s);
-    memory.copy(out.data(), block, 2000, s);
-    EXPECT_EQ(in, out);
-    memory.deallocate(block, s);
-    memory.wait(s);
-  }
-  EXPECT_FALSE(memory.contains(in.data()));
-  for (Stream s : streams) memory.free_stream(s);
 }
 
 TEST_F(CudaBackend, LargeCopiesPassThroughPinnedBlocks) {

@@ -79,43 +79,6 @@ TEST_F(CudaDevice, TermsStayWithinTheirBound) {
     expect_term_errors(runtime(), {"f32", {false, false}, 20, 1100, 24}, c);
 }
 
-// Where terms or sums of them are not finite, the chain of multiply-adds says what the result is.
-TEST_F(CudaDevice, TermsLeaveToChainsWhatTheyCannotHold) {
-  constexpr int64_t m = 6, depth = 400, n = 3;
-  const float infinity = std::numeric_limits<float>::infinity();
-  std::mt19937 random(5);
-  std::normal_distribution<float> normal;
-  Factors f{"f32", {false, false}, m, depth, n};
-  f.fill([&] { return normal(random); });
-  for (float& y : f.right) y /= 4;
-  f.x(0, 3) = infinity;
-  f.x(1, 399) = std::numeric_limits<float>::max();  // its first term rounds to infinity
-  f.x(1, 17) = -std::numeric_limits<float>::max();
-  f.x(2, 5) = infinity, f.x(2, 390) = -infinity;
-  f.x(3, 8) = std::nanf("");
-  f.x(4, 8) = f.x(4, 9) = 0x1p127f;  // overflow, and back again
-  f.y(8, 0) = f.y(9, 0) = 2, f.y(8, 1) = 2, f.y(9, 1) = -2;
-  const std::vector<float> out = f.run(runtime());
-  const Factors::Sums sums = f.sums();
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < n; ++j) {
-      SCOPED_TRACE(fmt::format("{} {}", i, j));
-      const auto at = static_cast<size_t>(i * n + j);
-      const float sum = f.chain(i, j), got = out[at];
-      if (i == 5)
-        EXPECT_LE(std::fabs(got - sums.value[at]), 2 * 0x1p-24 * sums.size[at]);
-      else if (i == 4 && j > 0)  // the chain may overflow on the way to a number
-        EXPECT_FALSE(std::isnan(got));
-      else if (std::isnan(sum))
-        EXPECT_TRUE(std::isnan(got));
-      else
-        EXPECT_EQ(got, sum);
-    }
-  EXPECT_EQ(std::fabs(out[0]), infinity);
-  EXPECT_TRUE(std::isfinite(out[1 * n]));
-  EXPECT_EQ(out[4 * n], infinity);
-}
-
 // Where tiles are fewer than a device's CTAs, k goes to several of them, and a second kernel adds
 // their sums up: in an order of its own, always the same.
 TEST_F(CudaBackend, ProductsOfFewTilesAreCutIntoParts) {

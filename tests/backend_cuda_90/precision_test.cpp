@@ -76,6 +76,7 @@ TEST_F(CudaPrecisionDevice, LeaveToChainsWhatTheyCannotHold) {
   const float infinity = std::numeric_limits<float>::infinity();
   std::vector<Factors> all = all_kernels();
   all.push_back({"f32", {false, false}, 129, 400, 72, 2});  // of all terms
+  all.push_back({"f32", {false, false}, 6, 400, 40});       // by mma
   all.push_back({"f32", {false, true}, 7, 600, 130});       // few rows, as sizes say
   for (Factors p : all) {
     SCOPED_TRACE(p.text());

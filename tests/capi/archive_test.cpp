@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "archive/precompile.h"
 #include "archive/writer.h"
@@ -167,14 +165,6 @@ TEST_P(Archives, CallsReadReplacedWeights) {
   EXPECT_EQ(call(f, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
 }
 
-TEST_P(Archives, InfoSaysWhatIsInside) {
-  write();
-  hologram_handle a = opened();
-  const std::string info = text([&](auto... x) { return hologram_archive_info(a, x...); });
-  EXPECT_NE(info.find(R"("scale": {"inputs": [{"name": "x", "dtype": "f32", "shape": ["rows", 3]}])"), std::string::npos) << info;
-  EXPECT_NE(info.find(R"("total": {"dtype": "f32", "shape": [2], "bytes": 8, "state": true})"), std::string::npos) << info;
-}
-
 TEST_P(Archives, DamagedFilesAreRefused) {
   write();
   std::ifstream file(path_, std::ios::binary);
@@ -198,27 +188,6 @@ TEST_P(Archives, DamagedFilesAreRefused) {
   EXPECT_EQ(hologram_archive_open("/nowhere.holo", 0, &a), HOLOGRAM_NOT_FOUND);
   EXPECT_EQ(hologram_archive_open(path_.c_str(), 8, &a), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_archive_open(nullptr, 0, &a), HOLOGRAM_INVALID_ARGUMENT);
-}
-
-TEST_P(Archives, GraphsThatAreRightForNoSizesAreCorrupt) {
-  {
-    archive::Writer writer(path_, "test");
-    archive::Method method;
-    method.name = "beyond";
-    method.symbols = {{"rows", 1, 9}, {"columns", 1, 9}};
-    method.inputs = {{"x", DType::f32, {Expr::symbol(0), Expr::symbol(1)}}};
-    method.results = {{"y", DType::f32, {Expr::symbol(0), Expr::symbol(0)}}};
-    method.parameters = {{archive::Source::Kind::input, 0}};
-    writer.add_method(method,
-                      "graph(symbols=2, parameters=1)\n"
-                      "%0: f32[s0, s1] = parameter index=0 strides=[s1, 1]\n"
-                      "%1: f32[s0, s0] = slice %0 starts=[s1 - 1, s0] steps=[2, 2]\n"
-                      "return %1 strides=[s0, 1]\n");
-    writer.finish();
-  }
-  hologram_handle a = opened(), e = 0;
-  EXPECT_EQ(hologram_archive_method(a, exec, "beyond", 0, &e), HOLOGRAM_CORRUPT);
-  EXPECT_TRUE(message_has("method \"beyond\": the graph is right for no sizes: slice")) << hologram_last_error();
 }
 
 // What the file says of faults names the operator, and the index where the host can read the input.
@@ -313,33 +282,6 @@ TEST_P(Archives, MethodsAreLeftOnStreams) {
   ASSERT_OK(hologram_executable_run_on_stream(count, s[0], &one, 1, &out, 1));
   ASSERT_OK(hologram_stream_synchronize(s[0]));
   EXPECT_EQ(elements(out), (std::vector<float>{1, 6}));
-}
-
-TEST_P(Archives, ThreadsShareOneMethod) {
-  write();
-  hologram_handle a = opened();
-  std::atomic<int> wrong{0};
-  auto work = [&](int n) {
-    for (int i = 0; i < (slow() ? 20 : 200); ++i) {
-      hologram_handle e = 0, t = 0, b = 0, out = 0;
-      const float x[] = {float(n), float(i), 1};
-      float y[3] = {};
-      bool ok = hologram_archive_method(a, exec, "scale", 0, &e) == HOLOGRAM_OK &&
-                hologram_executor_allocate(exec, HOLOGRAM_F32, 3, 0, &b) == HOLOGRAM_OK &&
-                hologram_buffer_copy_from_bytes(exec, b, x, sizeof x) == HOLOGRAM_OK &&
-                hologram_tensor_from_buffer(b, "[1, 3]", &t) == HOLOGRAM_OK && hologram_executable_run(e, &t, 1, &out, 1) == HOLOGRAM_OK &&
-                hologram_tensor_to_bytes(exec, out, y, sizeof y, nullptr) == HOLOGRAM_OK;
-      wrong += !ok || y[0] != x[0] || y[1] != 10 * x[1] || y[2] != 100;
-      hologram_executable_cleanup(e);
-      hologram_tensor_cleanup(t);
-      hologram_tensor_cleanup(out);
-      hologram_buffer_cleanup(b);
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int n = 0; n < 4; ++n) threads.emplace_back(work, n);
-  for (std::thread& t : threads) t.join();
-  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -1,11 +1,8 @@
-// tests/capi/handle_test.cpp: stale, foreign, forged and doubly freed handles; threads; much
-// traffic.
+// tests/capi/handle_test.cpp: stale, foreign, forged and doubly freed handles; much traffic.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 
 #include "support.h"
 #include "support/sanitized.h"
@@ -129,41 +126,6 @@ TEST_F(HostHandles, AnExecutorIsMadeInWellUnderAMillisecond) {
   }
   std::nth_element(milliseconds.begin(), milliseconds.begin() + 100, milliseconds.end());
   EXPECT_LT(milliseconds[100], 1.0);
-}
-
-TEST_P(Handles, FreedWhileOthersUseThem) {
-  std::atomic<hologram_handle> current{buffer(4096)};
-  std::atomic<bool> stop{false};
-  std::atomic<int> odd{0};
-  std::vector<std::jthread> users;
-  for (int t = 0; t < 4; ++t)
-    users.emplace_back([&, t] {
-      while (!stop) {
-        const hologram_handle h = current;
-        hologram_status s;
-        uint32_t n = 0;
-        if (t == 0)
-          s = hologram_vector_abs_f32(exec, h, h, 1024);
-        else if (t == 1)
-          s = hologram_buffer_length(h, &n);
-        else if (t == 2)
-          s = hologram_buffer_resize(exec, h, 4096);
-        else
-          s = hologram_vector_relu_f32(exec, h, h, 1000);
-        if (s != HOLOGRAM_OK && s != HOLOGRAM_NOT_FOUND && s != HOLOGRAM_BUSY) ++odd;
-      }
-    });
-  for (int i = 0; i < (slow() ? 100 : 3000); ++i) {
-    hologram_handle next = 0;
-    while (hologram_executor_allocate_buffer(exec, 4096, &next) != HOLOGRAM_OK) {
-    }
-    const hologram_handle old = current.exchange(next);
-    while (hologram_buffer_cleanup(old) == HOLOGRAM_BUSY) {
-    }
-  }
-  stop = true;
-  users.clear();
-  EXPECT_EQ(odd, 0) << hologram_last_error();
 }
 
 }  // namespace

@@ -249,58 +249,18 @@ class Misuse {
     }
   }
 
-  static constexpr const char* texts_[] = {"",
-                                           "[]",
-                                           "[1, 2]",
-                                           "[2, 32]",
-                                           "[64]",
-                                           "[-1]",
-                                           "[1e9]",
-                                           "[0, 0]",
-                                           "[[",
-                                           "[NaN]",
-                                           "[1, 0]",
-                                           "[4, 4, 4]",
-                                           "[8, 8]",
-                                           "[1, 64]",
-                                           "[64, 1]",
-                                           "[2, 0, 1]",
-                                           "cpu",
-                                           "CUDA",
-                                           "auto",
-                                           "add",
-                                           "softmax",
-                                           "reduce_min",
-                                           "reduce_sum",
-                                           "mul",
-                                           "max",
-                                           "exp",
-                                           "reshape",
-                                           "broadcast",
-                                           "permute",
-                                           "take",
-                                           "scatter",
-                                           "host_call",
-                                           "select",
-                                           "axes=[0]",
-                                           "axes=[9]",
-                                           "ints=[0]",
-                                           "=[",
-                                           "f32[s0]",
-                                           "f32[2, 2]",
-                                           "[s0]",
-                                           "[s0, s1]",
-                                           "f32[s9]",
-                                           "f99",
-                                           "\xff\xfe",
-                                           "debug",
-                                           "off",
-                                           "{\"a\": [1]}",
-                                           "[1, 2",
-                                           "[9223372036854775807, 2]",
-                                           "graph(symbols=1, parameters=2)\n%0: f32[s0] = parameter index=0 strides=[1]\n"
-                                           "%1: f32[s0] = parameter index=1 strides=[1]\n%2: f32[s0] = add %0, %1\n"
-                                           "return %2 strides=[1]\n"};
+  static constexpr const char* graph_ =
+      "graph(symbols=1, parameters=2)\n%0: f32[s0] = parameter index=0 strides=[1]\n"
+      "%1: f32[s0] = parameter index=1 strides=[1]\n%2: f32[s0] = add %0, %1\nreturn %2 strides=[1]\n";
+  static constexpr const char* texts_[] = {
+      "",           "[]",         "[1, 2]",  "[2, 32]",   "[64]",         "[-1]",     "[1e9]",
+      "[0, 0]",     "[[",         "[NaN]",   "[1, 0]",    "[4, 4, 4]",    "[8, 8]",   "[1, 64]",
+      "[64, 1]",    "[2, 0, 1]",  "cpu",     "CUDA",      "auto",         "add",      "softmax",
+      "reduce_min", "reduce_sum", "mul",     "max",       "exp",          "reshape",  "broadcast",
+      "permute",    "take",       "scatter", "host_call", "select",       "axes=[0]", "axes=[9]",
+      "ints=[0]",   "=[",         "f32[s0]", "f32[2, 2]", "[s0]",         "[s0, s1]", "f32[s9]",
+      "f99",        "\xff\xfe",   "debug",   "off",       "{\"a\": [1]}", "[1, 2",    "[9223372036854775807, 2]",
+      graph_};
 
   std::mt19937_64 random_;
   const char* backend_;

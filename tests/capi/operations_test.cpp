@@ -72,29 +72,6 @@ TEST_P(Operations, OthersByNameAndDtype) {
   EXPECT_EQ(hologram_elementwise_by_id(exec, 100'000, &c, 1, c, 4), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_P(Operations, HalfPrecisionRoundsEachResult) {
-  const struct {
-    hologram_dtype dtype;
-    float step;  // between 1 and the next number
-  } types[] = {{HOLOGRAM_F16, 1.0f / 1024}, {HOLOGRAM_BF16, 1.0f / 128}};
-  for (const auto& t : types) {
-    hologram_handle a = buffer(std::vector<float>{1, 2, 3, 1}), b = buffer(std::vector<float>{t.step, 0.5f, 0.25f, t.step / 4});
-    hologram_handle x = buffer(4, t.dtype), y = buffer(4, t.dtype), back = buffer(4);
-    ASSERT_OK(hologram_convert(exec, a, x, 4));
-    ASSERT_OK(hologram_convert(exec, b, y, 4));
-    const hologram_handle both[] = {x, y};
-    ASSERT_OK(hologram_elementwise(exec, "add", both, 2, x, 4));
-    ASSERT_OK(hologram_convert(exec, x, back, 4));
-    EXPECT_EQ(values(back), (std::vector<float>{1 + t.step, 2.5f, 3.25f, 1}));
-    hologram_handle m = 0, p = 0, r = 0;
-    ASSERT_OK(hologram_tensor_from_buffer(x, "[2, 2]", &m));
-    ASSERT_OK(hologram_tensor_matmul(exec, m, m, &p));
-    ASSERT_OK(hologram_tensor_buffer(p, &r));
-    ASSERT_OK(hologram_convert(exec, r, back, 4));
-    EXPECT_NEAR(values(back)[0], 1 + 2.5 * 3.25, 0.05);
-  }
-}
-
 TEST_F(HostOperations, NothingIsCompiledForTheListedOnes) {
   hologram_statistics s{};
   s.struct_size = sizeof s;

@@ -61,37 +61,6 @@ TEST_P(StreamOperations, GiveTheResultsOfTheExecutors) {
   expect_same("matvec", 3, [&](Handle p, Handle a, Handle c) { return hologram_matvec_f32_u64(p, a, y, c, 3, 40); });
 }
 
-TEST_P(StreamOperations, StandInOneRowWithCopies) {
-  const Handle a = buffer(n), b = buffer(n);
-  std::vector<std::vector<float>> results(10, std::vector<float>(n));
-  for (size_t k = 0; k < results.size(); ++k) {
-    const std::vector<float> given(n, static_cast<float>(k));
-    ASSERT_OK(hologram_stream_copy_from_bytes(s, a, given.data(), n * sizeof(float)));
-    ASSERT_OK(hologram_vector_add_f32_u64(s, a, a, b, n));
-    ASSERT_OK(hologram_softmax_f32_u64(s, a, a, n));  // in place
-    ASSERT_OK(hologram_vector_mul_f32_u64(s, a, b, b, n));
-    ASSERT_OK(hologram_stream_copy_to_bytes(s, b, results[k].data(), n * sizeof(float)));
-  }
-  ASSERT_OK(hologram_stream_synchronize(s));
-  for (size_t k = 0; k < results.size(); ++k) EXPECT_FLOAT_EQ(results[k][n - 1], 2 * static_cast<float>(k) / static_cast<float>(n));
-}
-
-// Planted: the second stream does not wait for the first. A device whose queues are late finds it.
-TEST_P(StreamOperations, AreInNoOrderWithOtherStreams) {
-  hologram_handle other = 0;
-  ASSERT_OK(hologram_stream_create(exec, &other));
-  int wrong = 0;
-  for (int k = 0; k < 100 && !wrong; ++k) {
-    const Handle a = buffer(n), b = buffer(n);
-    ASSERT_OK(hologram_vector_add_f32_u64(s, x, y, a, n));
-    ASSERT_OK(hologram_vector_add_f32_u64(other, a, x, b, n));
-    ASSERT_OK(hologram_stream_synchronize(other));
-    ASSERT_OK(hologram_stream_synchronize(s));
-    wrong += values(b)[0] != values(x)[0] + values(y)[0] + values(x)[0];
-  }
-  EXPECT_EQ(wrong > 0, overtakes());
-}
-
 TEST_P(StreamOperations, TellFaultsWhereTheStreamIsWaitedFor) {
   const Handle a = buffer<int32_t>({7, 8}, HOLOGRAM_I32), b = buffer<int32_t>({2, 0}, HOLOGRAM_I32), c = buffer(2, HOLOGRAM_I32),
                f = buffer(2);

@@ -54,20 +54,6 @@ TEST_P(Tensors, MistakesAreErrors) {
   EXPECT_EQ(hologram_tensor_reshape(exec, t, "[5, 5]", &v), HOLOGRAM_INVALID_ARGUMENT);
 }
 
-TEST_P(Tensors, Broadcasting) {
-  hologram_handle row = tensor(ramp(3), "[3]"), m = tensor(ramp(6), "[2, 3]"), v = 0;
-  uint8_t yes = 0;
-  EXPECT_OK(hologram_tensor_is_broadcast_compatible_with(row, m, &yes));
-  EXPECT_EQ(yes, 1);
-  EXPECT_EQ(text([](auto... a) { return hologram_tensor_broadcast_shapes("[4, 1, 3]", "[2, 1]", a...); }), "[4, 2, 3]");
-  size_t needed = 0;
-  EXPECT_EQ(hologram_tensor_broadcast_shapes("[2]", "[3]", nullptr, 0, &needed), HOLOGRAM_INVALID_ARGUMENT);
-  ASSERT_OK(hologram_tensor_broadcast_to(row, "[2, 3]", &v));
-  EXPECT_EQ(elements(v), (std::vector<float>{0, 1, 2, 0, 1, 2}));
-  ASSERT_OK(hologram_tensor_broadcast_to(tensor(ramp(2), "[2, 1]"), "[2, 3]", &v));
-  EXPECT_EQ(elements(v), (std::vector<float>{0, 0, 0, 1, 1, 1}));
-}
-
 TEST_P(Tensors, GemmScalesAndAccumulatesIntoAView) {
   hologram_handle a = tensor(ramp(12), "[4, 3]"), at = 0, c = 0;
   hologram_handle target = tensor(buffer(std::vector<float>(18, 1.0f)), "[3, 6]");
