@@ -28,19 +28,18 @@ except ImportError as error:
         "PYTHONPATH=build/release/python"
     ) from error
 
-from hologram import backend, ops
-from hologram.backend import (
-    BackendType,
-    device_count,
-    get_default_backend,
-    is_cuda_available,
-    is_metal_available,
-    validate_backend,
-)
-
 if TYPE_CHECKING:
+    from hologram import backend, ops
     from hologram._jit import jit
     from hologram.archive import load
+    from hologram.backend import (
+        BackendType,
+        device_count,
+        get_default_backend,
+        is_cuda_available,
+        is_metal_available,
+        validate_backend,
+    )
     from hologram.generation import generate
     from hologram.onnx.model import from_onnx
     from hologram.profiling import profile
@@ -48,6 +47,12 @@ if TYPE_CHECKING:
     from hologram.tensor import Tensor, default_executor, from_dlpack
 
 _LAZY = {
+    "BackendType": "backend",
+    "device_count": "backend",
+    "get_default_backend": "backend",
+    "is_cuda_available": "backend",
+    "is_metal_available": "backend",
+    "validate_backend": "backend",
     "jit": "_jit",
     "generate": "generation",
     "load": "archive",
@@ -94,4 +99,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"hologram.{_LAZY[name]}"), name)
         globals()[name] = value  # also over a submodule of the same name
         return value
+    if name in ("backend", "ops"):
+        import importlib
+
+        return importlib.import_module(f"hologram.{name}")
     raise AttributeError(f"module 'hologram' has no attribute {name!r}")

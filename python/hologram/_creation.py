@@ -161,8 +161,12 @@ _NATIVE: dict[str, tuple[Callable[..., Any], Any]] = {
     "ascontiguousarray": (_as_array, Array),
     "fromfunction": (_from_function, Dim),
 }
-_MODULES = (np, np.fft, np.linalg, np.lib, np.lib.stride_tricks)
 _OF_INTS = ("hanning", "hamming", "blackman", "bartlett", "kaiser", "tri", "indices", "logspace", "geomspace", "fftfreq", "rfftfreq")
+
+
+@functools.cache
+def _modules() -> tuple[Any, ...]:
+    return np, np.fft, np.linalg, np.lib, np.lib.stride_tricks  # NumPy imports some of them when they are asked for
 
 
 class Module:
@@ -237,7 +241,7 @@ def _strided(tracer: Any, x: Any, shape: Any = None, strides: Any = None, **opti
 
 def substitute(tracer: Any, value: Any) -> Any:
     """What stands for a global of a traced function."""
-    if any(value is module for module in _MODULES):
+    if any(value is module for module in _modules()):
         return Module(tracer, value)
     if type(value) is np.ndarray:
         return table(tracer, value)
@@ -250,7 +254,7 @@ def substitute(tracer: Any, value: Any) -> Any:
         return functools.partial(_strided, tracer)
     if isinstance(value, np.ufunc):
         return Ufunc(tracer, value) if value is getattr(np, name, None) else value
-    if not callable(value) or isinstance(value, type) or value not in [getattr(m, name, None) for m in _MODULES]:
+    if not callable(value) or isinstance(value, type) or value not in [getattr(m, name, None) for m in _modules()]:
         return value
     if name not in _NATIVE and name not in _OF_INTS:
         return _of_lists(tracer, value)

@@ -21,7 +21,10 @@ def tracer_hint(tracer: Tracer, n: Any) -> int:
 
 def match(tracer: Tracer, nodes: list[Any]) -> list[Any]:
     """The nodes with sizes that are equal in this call made provably so."""
-    shape = broadcast_shape(tracer, *[n.shape for n in nodes])
+    shapes = [n.shape for n in nodes]
+    if all(s == shapes[0] for s in shapes):
+        return nodes
+    shape = broadcast_shape(tracer, *shapes)
     return [n if all(isinstance(d, int) and d == 1 for d in n.shape) else aligned(tracer, n, shape) for n in nodes]
 
 

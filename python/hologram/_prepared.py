@@ -22,7 +22,7 @@ _TURNS = {
     for name in "flip fliplr flipud rot90 rollaxis swapaxes moveaxis transpose matrix_transpose".split()
     if hasattr(np, name)
 }
-_LINE = re.compile(r"%(\d+): (\w+)\[(.*?)\] = (\w+) ?(.*)")
+_LINE = r"%(\d+): (\w+)\[(.*?)\] = (\w+) ?(.*)"
 
 
 def number(value: Any, dtype: Any) -> Any:
@@ -46,7 +46,7 @@ def ufunc_of(graph: str, slots: list[Optional[int]]) -> Optional[tuple[Any, list
         if line.startswith("return"):
             returned.append(line.split()[1])
             continue
-        match = _LINE.fullmatch(line)
+        match = re.fullmatch(_LINE, line)
         if match is None:
             continue
         name, dtype, shape, op, rest = match.groups()

@@ -3,6 +3,7 @@
 """Following steps as objects takes longer than what many of them do: 5 µs beside 7 µs of NumPy's at 10,000 elements."""
 
 import collections
+import functools
 import operator
 import re
 from typing import Any, Callable, Optional
@@ -44,14 +45,18 @@ def refs(value: Any, kind: type) -> list[Any]:
 
 
 # Beside ufuncs: their results are new arrays, and dtype and shape follow from those of the operands.
-_FFTS = (np.fft.fft, np.fft.ifft, np.fft.fft2, np.fft.ifft2, np.fft.fftn, np.fft.ifftn, np.fft.fftshift, np.fft.ifftshift)
-_ELEMENTWISE = {np.where: 3, np.zeros_like: 1, np.ones_like: 1, **dict.fromkeys(_FFTS, 1)}
+_FFTS = ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "fftshift", "ifftshift")
+
+
+@functools.cache
+def _elementwise() -> dict[Any, int]:
+    return {np.where: 3, np.zeros_like: 1, np.ones_like: 1, **{getattr(np.fft, name): 1 for name in _FFTS}}
 
 
 def elementwise(step: Any) -> bool:
     if isinstance(step.function, np.ufunc):
         return step.structure == "leaf" and len(step.args) == step.function.nin and not step.kwargs
-    return not step.kwargs and len(step.args) == _ELEMENTWISE.get(step.function)
+    return not step.kwargs and len(step.args) == _elementwise().get(step.function)
 
 
 def _arguments(step: Any) -> list[Any]:

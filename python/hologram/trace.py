@@ -26,12 +26,17 @@ _NAMES = {"bool": "b8", "bfloat16": "bf16", "float16": "f16", "float32": "f32", 
 _NAMES |= {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
+@functools.cache
+def _found(dtype: Any) -> Optional[str]:
+    return _NAMES.get(dtype.name) if dtype.isnative else None  # NumPy makes the text of a name anew each time
+
+
 def name_of(dtype: Any) -> str:
     """The graph's name of a NumPy dtype."""
-    dtype = np.dtype(dtype)
-    if dtype.name not in _NAMES or not dtype.isnative:
+    name = _found(np.dtype(dtype))
+    if name is None:
         raise TraceError(f"hologram.jit: dtype {dtype} is not supported")
-    return _NAMES[dtype.name]
+    return name
 
 
 class Unknown(TraceError):
@@ -243,7 +248,7 @@ class Tracer:
             return self._pattern(np.dtype(value.dtype), (value.size,), fixed)
         if isinstance(value, (np.ndarray, np.generic, complex)) or type(value) in (int, bool) and fixed is None:
             value = np.asarray(value)
-            if value.dtype.name in _NAMES and value.dtype.isnative:
+            if _found(value.dtype) is not None:
                 return self._pattern(value.dtype, value.shape, bool(fixed))
             known = [self._symbols.get(n) if n > 1 and not fixed else None for n in value.shape]  # where a parameter tells the size
             sizes = [n if symbol is None else symbol[1] for n, symbol in zip(value.shape, known)]

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("onnx")
 import onnx_nodes  # noqa: E402
-from hologram.onnx import tensors, wire  # noqa: E402
+from hologram.onnx import parts, tensors, wire  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx_models import model  # noqa: E402
 
@@ -216,6 +216,7 @@ def test_the_package_onnx_is_imported_only_for_what_the_standard_says_by_functio
         function = hologram.from_onnx(sys.stdin.buffer.read())
         assert function(np.ones((2, 8), np.float32)).shape == (2, 4)
         assert not [name for name in sys.modules if name.startswith("hologram_torch")]
+        assert not {"json", "hologram.backend", "hologram.onnx.quantized", "hologram.onnx.recurrent"} & sys.modules.keys()
     """
     data = perceptron()[0].SerializeToString()
     done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True)
@@ -299,6 +300,28 @@ def test_files_may_change_while_a_model_of_theirs_is_called(tmp_path):
     np.testing.assert_allclose(y, want(x), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(z, numpy_helper.to_array(proto.graph.initializer[-1]))
     assert function.graph.constants["more"].ctypes.data % 64 == 0
+
+
+def test_large_parts_of_a_file_are_read_by_few_calls(tmp_path):
+    content = RNG.bytes(1 << 20)
+    (tmp_path / "m").write_bytes(content)
+    with open(tmp_path / "m", "rb") as file:
+        view = memoryview(content)
+        own = parts.Parts(file, view)
+        ranges = [(i, i + parts.SMALL) for i in (700_000, *range(3, 500_000, parts.SMALL + 7))]
+        placed = [own.place(view[a:b]) for a, b in [*ranges, (5, 9)]]
+        calls = [*parts._calls(sorted(own._parts, key=lambda part: part[0]))]
+        own.start()
+        placed.append(own.place(view[-5000:]))  # at once
+    own.finish()
+    assert len(calls) == 2 and [array.tobytes() for array in placed] == [content[a:b] for a, b in [*ranges, (5, 9), (-5000, None)]]
+    with open(tmp_path / "m", "rb") as file:
+        own = parts.Parts(file, view)
+        own.place(view)
+        os.truncate(tmp_path / "m", 5000)
+        own.start()
+    with pytest.raises(OSError, match="from_onnx: the file became shorter while it was read"):
+        own.finish()
 
 
 # --- ONNX's own cases

@@ -154,6 +154,8 @@ class Graph:
         self.constants = {} if function else {t.name: self._constant(t, scope) for t in proto.initializer}
         if not function and proto.sparse_initializer:
             raise NotImplementedError("from_onnx: sparse initializers are not supported")
+        if scope.folder is not None and scope.folder.own is not None:
+            scope.folder.own.start()
         self.nodes = []
         for index, node in enumerate(proto.node):
             node = Node(node, index, scope)

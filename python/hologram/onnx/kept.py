@@ -7,15 +7,13 @@ such an archive calls it, and imports neither the package `onnx` nor the operato
 number of threads, and trusted as the kernels beside it are: the folder is this user's alone."""
 
 import contextlib
-import json
 import os
 import threading
 import time
 
 import numpy as np
 
-from hologram import _core, _export
-from hologram.archive import load
+from hologram import _core
 from hologram.onnx.inputs import Input
 
 MOST = 4  # archives of one file: sizes of 1 have graphs of their own
@@ -69,9 +67,16 @@ class Kept:
         self._writing = None  # the last thread
 
     def open(self, runtime):
-        for name in list(self.names):
+        places = [(name, runtime.cache_place(name)) for name in self.names]
+        places = [(name, path) for name, path in places if os.path.exists(path)]
+        if not places:
+            return
+        import json
+
+        from hologram.archive import load
+
+        for name, path in places:
             try:
-                path = runtime.cache_place(name)
                 method = load(path, trust=True).methods["forward"]
                 said = json.loads(method._info["structure"])["onnx"]
                 if not self._still(said["files"]):
@@ -146,6 +151,7 @@ class Kept:
             self._writing.join()
 
     def _write(self, model, sizes):
+        from hologram import _export
         from hologram.onnx import archive
 
         runtime, reading = _core.shared_runtime(None), model._read()

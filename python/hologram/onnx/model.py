@@ -1,5 +1,7 @@
 # hologram/onnx/model.py: from_onnx: a model file as a function of NumPy arrays
 # mypy: ignore-errors
+import contextlib
+import gc
 from collections.abc import Iterable
 from typing import Any, Optional
 
@@ -44,6 +46,18 @@ def from_onnx(
     return Model(model, {"reproducible": reproducible, "fast": fast}, quantize, calls)
 
 
+@contextlib.contextmanager
+def _uncollected():
+    """What is imported, read and traced stays: Python's collector would go through it, and all that was there before, several times."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
 class Model:
     """An ONNX model as a function. Arrays are given by position or by name; results are one array, or a tuple of them.
 
@@ -52,6 +66,7 @@ class Model:
 
     def __init__(self, source, options, quantize=None, calibrate=None):
         self._reading, self.options, self._arguments = None, options, (source, options, quantize, calibrate)
+        self._called = False
         self._kept = kept.find(source, options, quantize) if calibrate is None else kept.Kept()  # nothing names calls
         found = self._kept if self._kept.graphs else self._read()
         self._inputs, self.outputs, self.name = found.inputs, list(found.outputs), found.name
@@ -60,9 +75,10 @@ class Model:
     def _read(self):
         """The model itself; what was kept for the first calls does without."""
         if self._reading is None:
-            from hologram.onnx.read import Reading
+            with _uncollected():
+                from hologram.onnx.read import Reading
 
-            self._reading = Reading(*self._arguments, quickly=bool(self._kept.names))
+                self._reading = Reading(*self._arguments, quickly=bool(self._kept.names))
         return self._reading
 
     graph = property(lambda self: self._read().graph)
@@ -79,7 +95,9 @@ class Model:
         results = self._kept.call(arrays) if self._kept.graphs else None
         if results is not None:
             return results
-        results = self._function(*arrays)
+        with contextlib.nullcontext() if self._called else _uncollected():
+            results = self._function(*arrays)
+        self._called = True
         self._kept.keep(self, arrays)
         return [np.asarray(r) if isinstance(r, np.generic) else r for r in results]
 

@@ -1,39 +1,44 @@
 # hologram/onnx/read.py: a model file as a function that is traced
 # mypy: ignore-errors
+import contextlib
 import mmap
 import os
 
-from hologram import onnx as families
-from hologram._jit import Jitted
 from hologram.onnx import kept, tensors, wire
-from hologram.onnx import quantize as narrow
-from hologram.onnx.call import OnnxRecorder
 from hologram.onnx.graph import Graph, Scope
 from hologram.onnx.inputs import Input
-from hologram.onnx.run import Runner
+from hologram.onnx.parts import Parts
 
 
 class Reading:
     """A model that was read. inputs: Inputs; outputs: names; files: those with its data, beside its own, and what names their content;
-    function: of arrays."""
+    graph: its nodes; function: of arrays. What traces is imported while the weights are read."""
 
     def __init__(self, source, options, quantize=None, calibrate=None, quickly=False):
         self.quickly = quickly  # until someone finishes the function
-        families.load_table()
-        proto, folder = _read(source)
-        opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import}
-        functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions}
-        self.graph = Graph(proto.graph, Scope(opsets, functions, folder))
+        with contextlib.ExitStack() as stack:
+            proto, folder = _read(source, stack)
+            opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import}
+            functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions}
+            self.graph = Graph(proto.graph, Scope(opsets, functions, folder))
         self.inputs = [input_of(v) for v in proto.graph.input if v.name not in self.graph.constants]
         self.graph.inputs = [v.name for v in self.inputs]
         self.outputs, self.name = list(self.graph.outputs), proto.graph.name
+        self.function = self._traced(options)
+        if folder is not None and folder.own is not None:
+            folder.own.finish()
         self.files = [(path, kept.identity(path)) for path in sorted(folder.used)] if folder is not None else []
         if quantize is not None:
+            from hologram.onnx import quantize as narrow
+
             ranges = narrow.observe(self.graph, quantize, lambda names: self._observed(names, calibrate, options)) if calibrate else None
             narrow.rewrite(self.graph, quantize, ranges)
-        self.function = self._traced(options)
 
     def _traced(self, options):
+        from hologram._jit import Jitted
+        from hologram.onnx.call import OnnxRecorder
+        from hologram.onnx.run import Runner
+
         declared = tuple(v.dims for v in self.inputs)
         flat = not any(v.sequence or v.optional for v in self.inputs)  # else leaves are not the inputs
         recorder = type("ModelRecorder", (OnnxRecorder,), {"declared": declared if flat else (), "reproducible": options["reproducible"]})
@@ -60,13 +65,13 @@ class Reading:
         graph.last = graph._last_uses()
 
 
-def _read(model):
-    """(the model's messages, the Folder that its data is in)"""
+def _read(model, stack):
+    """(the model's messages, the Folder that its data is in). stack: of what is open while the graph is made."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         data, folder, where = bytes(model), None, "the bytes"
     elif isinstance(model, (str, os.PathLike)):
-        data, where = _content(model), os.fspath(model)
-        folder = tensors.Folder(os.path.dirname(os.path.abspath(model)), len(data))
+        data, own = _content(stack.enter_context(open(model, "rb")))
+        folder, where = tensors.Folder(os.path.dirname(os.path.abspath(model)), own), os.fspath(model)
     elif hasattr(model, "graph") and hasattr(model, "SerializeToString"):
         return model, None
     else:
@@ -80,13 +85,13 @@ def _read(model):
     return proto, folder
 
 
-def _content(path):
-    """A view of a file while it is read: whoever writes into it later changes nothing."""
-    with open(path, "rb") as file:
-        try:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (ValueError, OSError):  # empty, or no regular file
-            return file.read()
+def _content(file):
+    """(the bytes of a file, what reads its large parts): a view, where it can be mapped."""
+    try:
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except (ValueError, OSError):  # empty, or no regular file
+        return file.read(), None
+    return view, Parts(file, view)
 
 
 def input_of(proto):

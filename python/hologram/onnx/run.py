@@ -164,7 +164,7 @@ def _foldable(operands):
 def folded(node, operands):
     """The values of a node whose operands are known, by its own lowering."""
     single = Single(node, dict(enumerate(operands)), len(operands))
-    return tuple(Jitted(single, False, False, recorder=OnnxRecorder)())
+    return tuple(Jitted(single, False, False, recorder=OnnxRecorder, quickly=True)())  # it runs once
 
 
 def lowered(tracer, node, operands):

@@ -4,8 +4,13 @@
 the values are known (of dtype object for sizes that are open), lists for sequences, None where left out. It gives what the node's
 results are, in order: of the same kinds, or nodes of the graph."""
 
+import importlib
 from typing import Any, Callable, NamedTuple, Optional
 
+FAMILIES = (  # modules with rows: those first that most models use
+    "pointwise", "products", "shapes", "convolution", "pooling", "norms", "reductions", "casts", "indexing", "ordering", "resize", "images",
+    "quantized", "recurrent", "signal", "sequences", "control", "training", "random", "narrow", "strings",
+)  # fmt: skip
 STRINGS = "strings"  # domain of rows in place of the standard's where an operand is of strings
 ROWS: dict[tuple[str, str], list["Row"]] = {}
 
@@ -42,8 +47,13 @@ def operator(*names, since=1, until=None, domain="", known=(), sizes=False, fold
 
 
 def find(domain, name, version):
-    """The row for an operator as an opset has it, or None."""
-    for row in ROWS.get((domain, name), ()):
-        if row.since <= version and (row.until is None or version <= row.until):
-            return row
-    return None
+    """The row for an operator as an opset has it, or None. Families are imported until one has it: a model uses few of them."""
+    families = iter(FAMILIES)
+    while True:
+        for row in ROWS.get((domain, name), ()):
+            if row.since <= version and (row.until is None or version <= row.until):
+                return row
+        family = next(families, None)
+        if family is None:
+            return None
+        importlib.import_module(f"hologram.onnx.{family}")

@@ -14,28 +14,13 @@ _OWN = {
 }  # fmt: skip
 _NAMES = [_OWN.get(name, name.lower()) for name in wire.TYPES]  # NumPy's and ml_dtypes', by number
 _BITS = {1: np.uint8, 2: np.uint16}  # what floats of so many bytes are written as
-SMALL = 4096  # bytes
 
 
 class Folder:
-    """The folder of a model. used: files in it that were read; size: bytes of the model's own file."""
+    """The folder of a model. used: files in it that were read; own: the model's file, as parts.Parts."""
 
-    def __init__(self, path, size):
-        self.path, self.used = path, set()
-        self._bytes, self._room, self._at = size + size // SMALL * 64 + 64, None, 0
-
-    def copied(self, raw):
-        """The bytes of a view of the file, at a multiple of 64: all in one array, which large pages make quick to fill."""
-        if len(raw) < SMALL:
-            return np.frombuffer(bytes(raw), np.uint8)
-        if self._room is None:
-            self._room = np.empty(self._bytes, np.uint8)
-            self._at = -self._room.ctypes.data % 64
-        place = self._room[self._at : self._at + len(raw)]
-        self._at += (len(raw) + 63) // 64 * 64
-        place[:] = np.frombuffer(raw, np.uint8)
-        place.setflags(write=False)
-        return place
+    def __init__(self, path, own):
+        self.path, self.used, self.own = path, set(), own
 
 
 def of_ml_dtypes(name):
@@ -62,16 +47,17 @@ def number_of(dtype):
 
 
 def array_of(tensor, folder):
-    """The values of a TensorProto, read-only. External data is mapped, from below `folder` alone."""
+    """The values of a TensorProto, read-only; those in a model's file are there after folder.own.finish(). External data is mapped, from
+    below `folder` alone."""
     dtype = dtype_of(tensor.data_type)
     shape = tuple(tensor.dims)
     if tensor.data_location == wire.EXTERNAL:
         return _external(tensor, dtype, shape, folder)
     count = math.prod(shape)
     raw = tensor.raw_data if tensor.HasField("raw_data") else None
-    if isinstance(raw, memoryview):
-        raw = folder.copied(raw)
     bits = _packed(dtype)
+    if isinstance(raw, memoryview) and not bits:
+        raw = folder.own.place(raw)
     if dtype == object:
         array = np.array([bytes(s).decode("utf-8", "replace") for s in tensor.string_data], object)
     elif bits:

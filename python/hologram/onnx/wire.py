@@ -63,11 +63,11 @@ def parse(cls, data, at, end, into=None):
         found.raw = data
     values, fields = found.__dict__, cls.fields
     while at < end:
-        tag, at = _varint(data, at)
+        tag, at = (data[at], at + 1) if data[at] < 128 else _varint(data, at)
         wire = tag & 7
         name, kind, repeats = fields.get(tag >> 3, (None, None, False))
         if wire == 2:
-            size, at = _varint(data, at)
+            size, at = (data[at], at + 1) if data[at] < 128 else _varint(data, at)
             stop = at + size
             if stop > end:
                 raise ValueError("a field beyond its message")
