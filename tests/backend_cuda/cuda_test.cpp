@@ -82,7 +82,8 @@ void expect_interpreters(Runtime& runtime, const atlas::Program& program, const 
     data.emplace_back(static_cast<size_t>(count * size_of(b.dtype)), std::byte{0xff});
     for (int64_t e = 0; e < count && b.access == atlas::Access::read; ++e) {
       const auto number = static_cast<float>((611 * e + 37 * (e / 97)) % range - range / 2);
-      const uint64_t bits = is_float(b.dtype) ? ir::bits_of(b.dtype, static_cast<double>(number / 4)) : ir::bits_of_integer(b.dtype, static_cast<int64_t>(number));
+      const uint64_t bits = is_float(b.dtype) ? ir::bits_of(b.dtype, static_cast<double>(number / 4))
+                                              : ir::bits_of_integer(b.dtype, static_cast<int64_t>(number));
       std::memcpy(&data.back()[static_cast<size_t>(e * size_of(b.dtype))], &bits, static_cast<size_t>(size_of(b.dtype)));
     }
   }
@@ -94,8 +95,8 @@ void expect_interpreters(Runtime& runtime, const atlas::Program& program, const 
   counted_maps.expect(maps);
   counted_launches.expect(launches);
   for (size_t b = 0; b < data.size(); ++b)
-    expect_elements(program.buffers[b].dtype, reinterpret_cast<const char*>(data[b].data()), reinterpret_cast<const char*>(wanted[b].data()),
-                    data[b].size(), 0, b);
+    expect_elements(program.buffers[b].dtype, reinterpret_cast<const char*>(data[b].data()),
+                    reinterpret_cast<const char*>(wanted[b].data()), data[b].size(), 0, b);
 }
 
 atlas::Program attention(const char* type, const std::string& queries, int depth, bool causal) {

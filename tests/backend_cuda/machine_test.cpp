@@ -154,6 +154,16 @@ TEST(PtxMachine, FindsBarriersThatOthersNeverReach) {
             "");
 }
 
+// Threads below 32 hand words over to those above, which wait alone.
+TEST(PtxMachine, NamedBarriersOrderThoseWhoCome) {
+  const std::string head = "  shl.b32 %r2, %r1, 2;\n  setp.ge.u32 %p1, %r1, 32;\n  @%p1 bra $A;\n  st.shared.u32 [%r2], %r1;\n";
+  const std::string arrive = "  bar.arrive 1, 64;\n  ret;\n$A:\n", read = "  sub.u32 %r2, %r2, 128;\n  ld.shared.u32 %r3, [%r2];\n";
+  EXPECT_EQ(said(head + arrive + "  bar.sync 1, 64;\n" + read, shared_words), "");
+  EXPECT_NE(said(head + arrive + "  bar.sync 2, 64;\n" + read, shared_words).find("never comes"), std::string::npos);
+  const std::string early = said(head + arrive + read, shared_words);
+  EXPECT_TRUE(early.find("race") != early.npos || early.find("before it") != early.npos) << early;
+}
+
 TEST(PtxMachine, RefusesWhatIsNotExact) {
   const std::string head = "  mov.f32 %f1, 0f3F800000;\n";
   EXPECT_EQ(said(head + "  add.rn.f32 %f2, %f1, %f1;\n"), "");

@@ -97,7 +97,7 @@ TEST(CudaThin, StoredFactsAreChecked) {
 
 TEST(CudaThin, AssembleWithoutSpills) {
   for (const char* type : {"bf16", "f16", "f32"})
-    for (const auto& [capability, gpu] : {std::pair{80, "sm_80"}, {80, "sm_90a"}, {90, "sm_90a"}})
+    for (const auto& [capability, gpu] : {std::pair{80, "sm_80"}, {90, "sm_90a"}})
       expect_assembles(cuda::dump_ptx(float_product(type, false, true), capability), 255, gpu);
 }
 

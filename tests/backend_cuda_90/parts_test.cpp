@@ -37,11 +37,8 @@ void expect_cut(Runtime& runtime, Factors f, int64_t parts = 2) {
 }
 
 TEST_F(CudaWidePartsDevice, MultiplyIntegersExactly) {
-  for (const bool left : {false, true})
-    for (const bool right : {false, true}) {
-      expect_cut(runtime(), {"bf16", {left, right}, 136, 1096, 248, 2});
-      if (left == right) expect_cut(runtime(), {"f32", {left, right}, 200, 1096, 100, 2});
-    }
+  for (const bool left : {false, true}) expect_cut(runtime(), {"bf16", {left, !left}, 136, 1096, 248, 2});
+  expect_cut(runtime(), {"f32", {true, true}, 200, 1096, 100, 2});
   // Steps of which parts have eight and nine; a tile whose parts are four.
   expect_cut(runtime(), {"bf16", {false, true}, 100, 2096, 131, 2}, 4);
 }

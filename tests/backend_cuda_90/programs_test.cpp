@@ -13,17 +13,17 @@ struct OfCorpus {
 };
 
 const OfCorpus programs[] = {{"bias_gelu", {130, 136, 264}},
-                    {"crossed", {40, 136, 72}},
-                    {"crossed_1", {40, 136, 72}, 2, 2},
-                    // What is computed of the right factor is computed once, where it is split.
-                    {"scaled_columns", {72, 68, 60}, 2, 2},
-                    // Of 16-bit floats it comes by a single plane. Rows of 132 bfloat16 are 264 bytes: the other kernel.
-                    {"weight_of_bytes", {520, 132, 137}, 0, 1},
-                    {"weight_of_bytes", {520, 128, 137}, 2, 2},
-                    // Parts along k: each epilogue runs once.
-                    {"bias_abs", {125, 1024, 251}, 2, 2},
-                    // A window whose rows are two apart is no matrix.
-                    {"dilated", {250, 264}, 2, 2}};
+                             {"crossed", {40, 136, 72}},
+                             {"crossed_1", {40, 136, 72}, 2, 2},
+                             // What is computed of the right factor is computed once, where it is split.
+                             {"scaled_columns", {72, 68, 60}, 2, 2},
+                             // Of 16-bit floats it comes by a single plane. Rows of 132 bfloat16 are 264 bytes: the other kernel.
+                             {"weight_of_bytes", {520, 132, 137}, 0, 1},
+                             {"weight_of_bytes", {520, 128, 137}, 2, 2},
+                             // Parts along k: each epilogue runs once.
+                             {"bias_abs", {125, 1024, 251}, 2, 2},
+                             // A window whose rows are two apart is no matrix.
+                             {"dilated", {250, 264}, 2, 2}};
 
 // On a GPU too.
 using CudaWideProgramsDevice = CudaDevice90;

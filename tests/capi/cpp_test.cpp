@@ -114,15 +114,24 @@ TEST_P(Cpp, EveryOperationReachesItsKernel) {
   using Executor = hologram::Executor;
   using Buffer = hologram::Buffer;
   using Binary = void (Executor::*)(const Buffer&, const Buffer&, Buffer&, uint64_t) const;
-  for (const auto& [f, wanted] : {std::pair<Binary, float>{&Executor::add, 0.75f}, {&Executor::sub, -0.25f}, {&Executor::mul, 0.125f},
-                                  {&Executor::div, 0.5f}, {&Executor::min, 0.25f}, {&Executor::max, 0.5f}}) {
+  for (const auto& [f, wanted] : {std::pair<Binary, float>{&Executor::add, 0.75f},
+                                  {&Executor::sub, -0.25f},
+                                  {&Executor::mul, 0.125f},
+                                  {&Executor::div, 0.5f},
+                                  {&Executor::min, 0.25f},
+                                  {&Executor::max, 0.5f}}) {
     (e.*f)(a, b, c, 3);
     EXPECT_EQ(first(), wanted);
   }
   using Unary = void (Executor::*)(const Buffer&, Buffer&, uint64_t) const;
-  for (const auto& [f, wanted] :
-       {std::pair<Unary, double>{&Executor::neg, -0.25}, {&Executor::abs, 0.25}, {&Executor::relu, 0.25}, {&Executor::sigmoid, 0.5621765},
-        {&Executor::tanh, 0.2449187}, {&Executor::gelu, 0.1496766}, {&Executor::gelu_tanh, 0.1496754}, {&Executor::softmax, 0.2542752}}) {
+  for (const auto& [f, wanted] : {std::pair<Unary, double>{&Executor::neg, -0.25},
+                                  {&Executor::abs, 0.25},
+                                  {&Executor::relu, 0.25},
+                                  {&Executor::sigmoid, 0.5621765},
+                                  {&Executor::tanh, 0.2449187},
+                                  {&Executor::gelu, 0.1496766},
+                                  {&Executor::gelu_tanh, 0.1496754},
+                                  {&Executor::softmax, 0.2542752}}) {
     (e.*f)(a, c, 3);
     EXPECT_NEAR(first(), wanted, 2e-7);
   }

