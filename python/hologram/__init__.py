@@ -17,6 +17,8 @@ The native part is ``hologram._core``; PyTorch is used by the separate package `
 plain functions is ``hologram_ffi``.
 """
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -27,6 +29,21 @@ except ImportError as error:
         "'pip install hologram-compute', or in a source tree build it with 'make build' and set "
         "PYTHONPATH=build/release/python"
     ) from error
+
+
+def _offer_libraries() -> None:
+    """Says where pip puts wgpu-native; neither the package nor what finds packages is imported."""
+    from hologram import _core
+
+    name = {"darwin": "libwgpu_native-release.dylib", "win32": "wgpu_native-release.dll"}.get(sys.platform, "libwgpu_native-release.so")
+    for folder in sys.path:
+        path = os.path.join(folder, "wgpu", "resources", name)
+        if os.path.exists(path):
+            _core.offer_setting("HOLOGRAM_WEBGPU_LIBRARY", path)
+            return
+
+
+_offer_libraries()
 
 if TYPE_CHECKING:
     from hologram import backend, ops

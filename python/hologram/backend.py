@@ -2,9 +2,6 @@
 """Names of backends and what of them this machine and build offer."""
 
 import enum
-import importlib.util
-import os
-import sys
 from typing import Union
 
 from hologram import _core
@@ -51,16 +48,3 @@ def validate_backend(name: Union[str, BackendType]) -> str:
     if base not in known or (colon and not number.isdecimal()):
         raise ValueError(f"backend {name!r} is unknown; expected one of {', '.join(known)}")
     return text.lower()
-
-
-def _offer_libraries() -> None:
-    # Where pip puts wgpu-native. The package itself is not imported.
-    found = importlib.util.find_spec("wgpu")
-    name = {"darwin": "libwgpu_native-release.dylib", "win32": "wgpu_native-release.dll"}.get(sys.platform, "libwgpu_native-release.so")
-    for folder in (found.submodule_search_locations or ()) if found else ():
-        path = os.path.join(folder, "resources", name)
-        if os.path.exists(path):
-            _core.offer_setting("HOLOGRAM_WEBGPU_LIBRARY", path)
-
-
-_offer_libraries()
