@@ -8,7 +8,6 @@ from pathlib import Path
 
 import fake_cuda
 import pytest
-import torch
 from harness import BACKEND
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
@@ -37,36 +36,7 @@ def test_the_bars_of_a_gpu_are_held_against_the_best_of_ours():
     assert not cuda.verdict(least, entries)[2]
 
 
-def test_a_wrong_product_is_told_in_units_of_its_sums():
-    case = cuda_cases.Case("c", None, error=1.5)
-    x, y = torch.randn(4, 8), torch.randn(8, 3)
-    right = x.double() @ y.double()
-    unit = 2.0**-24 * (x.double().abs() @ y.double().abs())
-    assert abs(cuda.error_of(case, [right + 3 * unit], [right], (x, y)) - 3) < 1e-6
-
-
-def test_a_fault_of_ours_leaves_what_others_took(monkeypatch):
-    """Behind it no call on the device succeeds."""
-    dead = []
-
-    def prepared(peer, module):
-        if peer == "hologram":
-            dead.append(peer)
-            raise RuntimeError("a fault")
-        return module
-
-    def seconds_of(*arguments):
-        if dead:
-            raise RuntimeError("the device is lost")
-        return 0.5
-
-    monkeypatch.setattr(cuda, "prepared", prepared)
-    monkeypatch.setattr(cuda, "seconds_of", seconds_of)
-    found = cuda.measure(cuda_cases.CASES["chain 1K"], ["eager", "hologram"], 1, True)
-    assert found["eager"]["us"] == 5e5 and "failed" not in found["eager"] and found["hologram"] == {"failed": "RuntimeError: a fault"}
-
-
-@pytest.mark.parametrize("case", ["sum of columns*", "product 1024", "attention step 4*", "llama decode*"])
+@pytest.mark.parametrize("case", ["product 1024", "llama decode*"])
 def test_cases_of_a_gpu_run_over_the_emulator(case, tmp_path):
     if BACKEND != "hologram" or not os.path.exists(fake_cuda.LIBRARY):
         pytest.skip("no emulator in this build")

@@ -150,19 +150,6 @@ def test_every_stage_runs_over_the_emulator(tmp_path, monkeypatch):
     assert next(line for line in found if line["stage"] == "timings")["data"]["cases"]["chain 1K"]["hologram"]["same"]
 
 
-NO_DEVICE = [("/nowhere/libcuda.so.1", "no NVIDIA driver"), (fake_cuda.LIBRARY, "is the emulator of the tests")]
-
-
-@pytest.mark.parametrize("driver, why", NO_DEVICE)
-def test_without_a_device_it_says_why(driver, why, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("HOLOGRAM_CUDA_DRIVER", driver)
-    monkeypatch.setattr(facts, "TENSORS", "print('{}')")
-    monkeypatch.setattr(sys, "argv", ["shot.py", "go", "--build", str(BUILD), "--out", str(tmp_path)])
-    assert shot.main() == 1
-    words = (tmp_path / "summary.md").read_text()
-    assert why in words and words.endswith("0 passed, 0 failed, 0 skipped\n")
-
-
 def test_all_tests_that_compare_results_are_chosen():
     """Of each program those of a device, by the names of their suites; nothing that asks the emulator for failures or counts."""
     setting = tasks.Setting(BUILD, fake_cuda.LIBRARY, dry=True, assemblers={"13.4.59": "a", "13.0.88": "b"}, sanitizer="tool", amx=True)
@@ -183,25 +170,12 @@ def test_all_tests_that_compare_results_are_chosen():
 
 
 # --- single tasks ---------------------------------------------------------------------------------
-def said(ended):
-    return runner.Outcome("passed", ended.output, 1)
-
-
 def test_at_the_end_of_the_time_nothing_is_left_running(tmp_path):
     begun = time.monotonic()
     found = run([ran("import time; time.sleep(60)", name=name) for name in "abc"], tmp_path, seconds=1.5, jobs=2)
     assert time.monotonic() - begun < 20
     assert [outcome.state for outcome in found.values()] == ["cut off", "cut off", "not run"]
     assert [line["state"] for line in lines_of(tmp_path / "results.jsonl")] == ["cut off", "cut off", "not run"]
-
-
-def test_what_follows_from_a_task_comes_next_and_timings_are_alone(tmp_path):
-    stamp = "import time; print(time.monotonic()); time.sleep(0.3); print(time.monotonic())"
-    then = lambda task, ended, outcome: [ran(stamp, name="follows", read=said)]
-    todo = [ran("pass", name="first", then=then), *(ran(stamp, name=name, read=said, alone=True) for name in "xy")]
-    found = run(todo, tmp_path, jobs=3)
-    x, y, follows = ([float(word) for word in found[name].words.split()] for name in ("x", "y", "follows"))
-    assert x[1] <= y[0] and (follows[1] <= x[0] or follows[0] >= x[1])
 
 
 OK = "[ RUN      ] A.b\n[       OK ] A.b (3 ms)\n"
@@ -221,83 +195,3 @@ OK = "[ RUN      ] A.b\n[       OK ] A.b (3 ms)\n"
 def test_programs_of_tests_are_read(output, status, state, counts, words):
     found = tasks.gtests(runner.Ended(status, output, 3.0, Path("/nowhere")))
     assert (found.state, (found.passed, found.failed, found.skipped)) == (state, counts) and words in found.words
-
-
-def test_assemblers_are_found_by_their_versions_and_their_words_kept(tmp_path, monkeypatch):
-    for folder, version in (("bin", "13.4.59"), ("old/bin", "13.0.88"), ("older/bin", "12.4.1")):
-        (tmp_path / folder).mkdir(parents=True)
-        tool = tmp_path / folder / "ptxas"
-        tool.write_text(f"""#!/bin/sh
-[ "$1" = --version ] && {{ echo "release, V{version}"; exit; }}
-[ "$1" = -v ] || exit 9
-echo "ptxas info    : Compiling entry function 'hologram_wide' for 'sm_90a'"
-echo "    16 bytes stack frame, 28 bytes spill stores, 24 bytes spill loads"
-echo "ptxas info    : Used 168 registers, used 1 barriers"
-echo "ptxas warning : (C7510) Potential Performance Loss" >&2
-exit 3
-""")
-        tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}/old/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "older"))
-    monkeypatch.setattr(facts.sysconfig, "get_path", lambda name: str(tmp_path))
-    found = facts.assemblers(tmp_path)
-    assert list(found)[:2] == ["13.4.59", "13.0.88"] and "12.4.1" not in found
-    (tmp_path / "task/modules").mkdir(parents=True)
-    (tmp_path / "in.ptx").write_text("ptx")
-    own = {"HOLOGRAM_SPY_ASSEMBLED": str(tmp_path / "task/assembled"), "HOLOGRAM_SPY_KEEP": str(tmp_path / "task/modules")}
-    wrapper = facts.wrapped(found, tmp_path)["13.4.59"]
-    command = [wrapper, "-arch=sm_90a", tmp_path / "in.ptx", "-o", "out"]
-    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True)
-    assert done.returncode == 3 and "C7510" in done.stdout and pack.release_of(Path(wrapper)) == (13, 4, 59)
-    assert [path.read_text() for path in (tmp_path / "task/modules").iterdir()] == ["ptx"]
-    kernel, warning = kernels.kernels_of(tmp_path / "task")
-    assert kernel == {"entry": "hologram_wide", "gpu": "sm_90a", "stack": 16, "spill_stores": 28, "spill_loads": 24, "registers": 168}
-    assert "C7510" in warning["words"]
-
-
-def test_the_table_says_where_assemblers_differ_and_what_spills(tmp_path):
-    done = [(ran("", name=f"A.b ({version}, 1 SM)"), runner.Outcome(state, "why", 1, int(state == "failed")), 1.0)
-            for version, state in (("13.4.59", "passed"), ("13.0.88", "failed"))]  # fmt: skip
-    path = tmp_path / "kernels.jsonl"
-    path.write_text(json.dumps({"task": "t", "kernel": "1.cubin: hologram_wide", "local": 28, "registers": 168}) + "\n")
-    text = kernels.summary(done, "a device", path)
-    assert "- A.b, 1 SM: passed by 13.4.59, failed by 13.0.88" in text and "hologram_wide of t: 28 bytes, 168 registers" in text
-    assert text.endswith("2 passed, 1 failed, 0 skipped\n")
-
-
-# --- functions ------------------------------------------------------------------------------------
-def test_a_function_that_differs_in_one_input_is_found(monkeypatch):
-    functions = script("functions")
-    compute = functions.Side.results
-
-    class Wrong(functions.Side):
-        """tanh of 0x3f000100 is the number beside, and a NaN another."""
-
-        def results(self, f, start, step, count):
-            out = compute(self, f, start, step, count)
-            if f.full in ("tanh f32", "log f32"):
-                bits = out.to_numpy(copy=True)
-                for place in range(count):
-                    x = start + step * place
-                    if f.name == "tanh" and x == 0x3F000100 or f.name == "log" and x == 0xBF000100:
-                        bits[place] ^= 1
-                out = self.executor.from_numpy(bits)
-            return out
-
-    chosen = functions.functions(["f32", "f16"], ["tanh", "log", "abs", "cast_i8"])
-    assert [f.full for f in chosen] == [f"{n} {t}" for t in ("f32", "f16") for n in ("abs", "log", "tanh", "cast_i8")]
-    monkeypatch.setattr(functions, "compare", _from(functions.compare, 0x3F000100, 1 << 20))
-    found = functions.sweep(chosen, functions.Side("cpu"), Wrong("cpu"), count=4096, seconds=60, blocks=2)
-    bad = {name: entry for name, entry in found.items() if "differ" in entry}
-    assert list(bad) == ["tanh f32"], "a NaN is like another"
-    entry = bad["tanh f32"]
-    assert entry["input"] == "0x3f000100" and entry["differ"] == 1 and int(entry["cpu"], 16) ^ 1 == int(entry["device"], 16)
-
-
-def _from(compare, number, step):
-    """compare() with blocks of 32 bits that meet the number."""
-
-    def run(f, cpu, device, start, every, count):
-        return compare(f, cpu, device, number % step if f.type == "f32" else start, step if f.type == "f32" else every, count)
-
-    return run
