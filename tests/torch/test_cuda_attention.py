@@ -35,18 +35,6 @@ def test_gradients_of_attention_are_one_kernel_on_the_gpu(gpu, dtype, tolerance,
     assert stats["host_runs"] == before and stats["fallback_ops"] == {}
 
 
-def test_who_draws_random_numbers_is_pytorch_as_in_eager(gpu):  # noqa: F811
-    """The same numbers for the same seed: no operator that draws becomes another one on its way into the graph."""
-
-    def draw(x):
-        dropped, mask = torch.ops.aten.native_dropout(x, 0.5, True)
-        return dropped, mask, torch.bernoulli(x), torch.nn.functional.dropout(x, 0.3), torch.rand_like(x)
-
-    graph = traced(lambda x: list(draw(x)), torch.rand(3, 5))
-    drawn = [str(n.target) for n in graph.graph.nodes if torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())]
-    assert drawn == [f"aten.{name}.default" for name in ("native_dropout", "bernoulli", "native_dropout", "rand_like")]
-
-
 def test_random_numbers_are_eagers_for_the_same_seed(gpu):  # noqa: F811
     """Between kernels of ours, in the order of the program, call after call; PyTorch's generator stands where eager's would. Over
     the fake driver its operators draw on copies, by the host's generator; tests/cuda/test_gpu.py does the same on a GPU."""

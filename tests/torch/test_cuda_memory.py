@@ -1,14 +1,11 @@
 # tests/torch/test_cuda_memory.py: what calls on CUDA tensors need comes from PyTorch's allocator, over the fake driver and a fake of it
 import gc
 
-import hologram_torch
 import pytest
 import torch
 from hologram_torch import compiler, runtimes
 from hologram_torch.options import Options
 from test_cuda import compiled, gpu, in_turns, traced  # noqa: F401  (gpu: a fixture)
-
-PYTORCHS = runtimes.allocator
 
 
 class OutOfMemory(RuntimeError):
@@ -72,11 +69,6 @@ def test_a_call_takes_one_block_and_gives_it_back_behind_its_last_kernel(gpu, ca
     assert gpu.pooled() == pooled
 
 
-def test_a_call_that_needs_nothing_between_its_steps_takes_no_block(gpu, calls):  # noqa: F811
-    x = torch.randn(7)
-    assert torch.equal(compiled(lambda x: x + 1, x)([gpu.tensor(x)])[0].cpu(), x + 1) and calls == []
-
-
 def test_memory_is_taken_on_the_device_of_the_graph(gpu, calls):  # noqa: F811
     gpu.inject("devices", 2)
     x = torch.randn(6, 33)
@@ -110,21 +102,6 @@ def test_without_memory_pytorchs_error_comes_and_the_next_call_is_right(gpu, cal
         torch.testing.assert_close(found.cpu(), right)
 
 
-def test_what_the_allocator_refuses_may_come_as_a_tensor(gpu, calls, full):  # noqa: F811
-    """It asks for memory anew, as a GPU's other tensors may be gone by then."""
-    x = torch.randn(6, 33)
-    call, operand = compiled(in_turns, x), gpu.tensor(x)
-    for _ in range(2):
-        blocks, pooled = gpu.count("blocks"), gpu.pooled()
-        full(1, 2)
-        (out,) = call([operand])
-        assert calls == [] and gpu.pooled() == pooled
-        torch.testing.assert_close(out.cpu(), in_turns(x))
-        del out
-        gpu.wait()
-        assert gpu.count("blocks") == blocks
-
-
 @pytest.mark.parametrize("refused", [0, 1])
 def test_what_is_kept_of_parameters_counts_in_pytorch_and_serves_all_streams(gpu, calls, refused):  # noqa: F811
     x, w = torch.randn(4, 8), torch.randn(8)
@@ -147,29 +124,6 @@ def test_what_is_kept_of_parameters_counts_in_pytorch_and_serves_all_streams(gpu
     for gpu.current in gpu.streams:
         gpu.wait()
     assert (len(gpu.allocator.live), gpu.count("blocks"), gpu.pooled()) == (live, blocks, pooled)
-
-
-def test_stats_tell_what_is_kept_there_and_leave_the_hosts_pool_as_it_is(gpu, calls):  # noqa: F811
-    x, w = torch.randn(4, 8), torch.randn(8)
-    held = compiled(lambda x: x + 1, x, where="cpu")([x])  # of the pool
-    before = hologram_torch.stats()["memory"]
-    call = kept(x, w)
-    call([gpu.tensor(x), gpu.tensor(w)])
-    after = hologram_torch.stats()["memory"]
-    assert after["packed_weights"] == before["packed_weights"] + 4 and after["in_use"] == before["in_use"] > 0 and held
-
-
-def test_without_memory_for_what_is_kept_the_next_call_computes_it(gpu, calls, full):  # noqa: F811
-    x, w = torch.randn(4, 8), torch.randn(8)
-    call, operands = kept(x, w), [gpu.tensor(x), gpu.tensor(w)]
-    live, launches = len(gpu.allocator.live), gpu.count("launches")
-    full(1, 1)  # one for the result
-    with pytest.raises(OutOfMemory):
-        call(list(operands))
-    assert len(gpu.allocator.live) == live and gpu.count("launches") == launches
-    full(0, 1)
-    torch.testing.assert_close(call(list(operands))[0].cpu(), weighted(x, w))
-    assert len(gpu.allocator.live) == live + 1
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["allocator", "none"])
@@ -197,18 +151,3 @@ def test_without_pytorchs_functions_memory_is_the_drivers(gpu, calls, monkeypatc
     torch.testing.assert_close(kept(x, w)([gpu.tensor(x), gpu.tensor(w)])[0].cpu(), weighted(x, w))
     gpu.wait()
     assert gpu.pooled() == pooled + 2 and gpu.count("blocks") == blocks and calls == []
-
-
-def test_pytorchs_own_functions_are_found():
-    found, version = PYTORCHS(), tuple(int(n) for n in torch.__version__.split(".")[:2])
-    assert found is None or len(found) == 4 and all(found)
-    assert found if torch.version.cuda and version >= (2, 15) else torch.version.cuda or not found
-
-
-@pytest.mark.skipif(torch.version.cuda is None or torch.cuda.is_available(), reason="PyTorch for a GPU, without one")
-def test_where_pytorchs_own_functions_fail_tensors_have_the_memory(gpu, calls, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(runtimes, "allocator", PYTORCHS)
-    x = torch.randn(6, 33)
-    call, pooled = compiled(in_turns, x), gpu.pooled()
-    torch.testing.assert_close(call([gpu.tensor(x)])[0].cpu(), in_turns(x))
-    assert gpu.pooled() == pooled + (PYTORCHS() is None) and calls == []
