@@ -1,6 +1,10 @@
 # tests/torch/archived.py: small models that tests put into archives
 import torch
 from harness import module
+from hologram import _core
+
+# This machine's instruction set, as HOLOGRAM_CPU_ISA names it.
+LEVEL = "amx" if "+amx" in _core.Runtime("cpu").target else _core.Runtime("cpu").target.split()[1]
 
 
 @module(up=lambda: torch.nn.Linear(32, 48), down=lambda: torch.nn.Linear(48, 5))

@@ -101,15 +101,6 @@ def test_weights_that_are_not_what_the_index_says_are_not_shared(exported, cache
     assert len(files(cache)) == 2
 
 
-def test_no_cache_and_a_small_one(exported, cache, monkeypatch):
-    path, expected = exported
-    monkeypatch.setenv("HOLOGRAM_CACHE_LIMIT", "1M")
-    np.testing.assert_array_equal(fresh(path)(INPUT), expected)
-    assert not files(cache)
-    monkeypatch.setenv("HOLOGRAM_CACHE_DIR", "off")
-    np.testing.assert_array_equal(fresh(path)(INPUT), expected)
-
-
 # Prints the KiB of packed weights that it alone maps, less those that it shares.
 SECOND = """
 import sys, numpy as np, hologram

@@ -12,30 +12,17 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
-from archived import Counter, Small
+from archived import LEVEL, Small
 from hologram import _core
 from hologram.archive import Archive
-from torch.export import Dim
 
 INPUT = np.random.default_rng(0).normal(size=(3, 32)).astype(np.float32)
-
-
-def level():
-    """The instruction set of this machine, as HOLOGRAM_CPU_ISA names it."""
-    return "amx" if "+amx" in _core.Runtime("cpu").target else _core.Runtime("cpu").target.split()[1]
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     path = tmp_path_factory.mktemp("precompiled") / "model.holo"
-    model = Small().eval()
-    rows = {0: Dim("rows", min=2, max=100)}
-    report = hologram_torch.export(
-        model, path=path, isas=[level()], methods={
-            "forward": {"args": (torch.from_numpy(INPUT),)},
-            "rows": {"args": (torch.from_numpy(INPUT),), "dynamic_shapes": (rows,)},
-        },
-    )  # fmt: skip
+    report = hologram_torch.export(Small().eval(), (torch.from_numpy(INPUT),), path, isas=[LEVEL])
     return path, report, hologram.load(path, trust=False)(INPUT)
 
 
@@ -84,25 +71,6 @@ def test_who_trusts(exported, monkeypatch, tmp_path):
     assert not trusted()
 
 
-def test_state(tmp_path):
-    hologram_torch.export(Counter(), (torch.from_numpy(INPUT),), tmp_path / "m.holo", isas=[level()])
-    session = hologram.load(tmp_path / "m.holo").session()
-    for call in (1, 2, 3):
-        np.testing.assert_array_equal(session(INPUT), INPUT * call)
-    assert precompiled(session.methods["forward"])
-
-
-def test_sizes_that_calls_choose(exported):
-    path, _, _ = exported
-    trusted, compiled = hologram.load(path), hologram.load(path, trust=False)
-    for rows in (2, 7, 100):
-        x = np.random.default_rng(rows).normal(size=(rows, 32)).astype(np.float32)
-        np.testing.assert_array_equal(trusted.methods["rows"](x), compiled.methods["rows"](x))
-    assert precompiled(trusted.methods["rows"])
-    with pytest.raises(ValueError, match="rows is 101"):
-        trusted.methods["rows"](np.zeros((101, 32), np.float32))
-
-
 def changed(path, tmp_path, at, bit):
     content = bytearray(path.read_bytes())
     content[at] ^= 1 << bit
@@ -120,8 +88,7 @@ def sections(path):
 def test_flipped_bits_are_refused(exported, tmp_path):
     """Plans and code are compared with their hashes before they are used, and by verify."""
     path, report, expected = exported
-    own = [c for c in _core.Archive.open(os.fspath(path)).precompiled if c["target"] == _core.Runtime("cpu").target]
-    own = next(c for c in own if c["method"] == "forward")
+    own = next(c for c in _core.Archive.open(os.fspath(path)).precompiled if c["target"] == _core.Runtime("cpu").target)
     for kind in ("plan", "code"):
         for at in np.linspace(0, own[f"{kind}_bytes"] - 1, 40).astype(int):
             broken = changed(path, tmp_path, own[f"{kind}_offset"] + int(at), int(at) % 8)
@@ -196,7 +163,7 @@ def test_code_of_another_build_is_no_damage(exported, tmp_path):
 EXPORT = """
 import sys, torch, hologram_torch
 sys.path.insert(0, sys.argv[1])
-from archived import Small
+from archived import LEVEL, Small
 torch.manual_seed(0)
 model = torch.nn.Sequential(Small(), torch.nn.Linear(5, 64).bfloat16()).eval()
 model.forward = lambda x: model[1](model[0](x).bfloat16())
@@ -220,9 +187,9 @@ def test_code_is_the_same_whatever_processor_makes_it(tmp_path):
 def test_more_targets(exported, tmp_path):
     path, report, expected = exported
     before = set(report.targets)
-    more = "sse42" if level() != "sse42" else "avx2"
+    more = "sse42" if LEVEL != "sse42" else "avx2"
     out = tmp_path / "more.holo"
-    hologram.load(path).write_with_targets(out, [more, level()])
+    hologram.load(path).write_with_targets(out, [more, LEVEL])
     model = hologram.load(out, trust=True)
     assert before < set(model.info()["targets"]) and any(f" {more} " in t for t in model.info()["targets"])
     np.testing.assert_array_equal(model(INPUT), expected)
