@@ -9,7 +9,6 @@ import random
 import traceback
 import types
 import unittest
-import warnings
 
 import torch
 import torch.nn.functional as F
@@ -50,16 +49,6 @@ def check_tensors_go_there_and_back():
         assert torch.equal(one.to(DEVICE).cpu().float(), one.float()), dtype
 
 
-def check_factories():
-    makers = torch.ones, torch.zeros, torch.eye, torch.arange, lambda n, device: torch.full((n,), 7, device=device)
-    for make in makers:
-        assert torch.equal(make(5, device=DEVICE).cpu(), make(5, device="cpu"))
-    assert torch.empty(3, 0, device=DEVICE).shape == (3, 0)
-    assert torch.empty(2, 3, 4, 5, device=DEVICE, memory_format=torch.channels_last).stride() == (60, 1, 15, 3)
-    with torch.device(DEVICE):
-        assert torch.tensor([1, 2]).device.type == DEVICE
-
-
 def check_views_share_memory():
     x = torch.zeros(4, 5, device=DEVICE)
     x[1:3, ::2] = 1
@@ -95,34 +84,6 @@ def check_resizing():
     assert out.cpu().tolist() == [2, 2, 2]
     torch.sort(torch.tensor([2.0, 1.0], device=DEVICE), out=(out, torch.empty(5, dtype=torch.int64, device=DEVICE)))
     assert out.cpu().tolist() == [1, 2]
-
-
-def check_tensors_for_results():
-    """Beside the database: opinfo.py --device hologram --outs."""
-    x, y = torch.randn(3, 4), torch.randn(3, 4)
-    both = torch.zeros(2, 3, 4)
-
-    def rows(device, x, y, both):
-        torch.add(x, y, alpha=2, out=both[0])
-        assert torch.mul(both[0], y, out=both[1]) is not both and both[1].data_ptr() == both[0].data_ptr() + 3 * 4 * 4
-        values, places = torch.empty(0, device=device), torch.empty(0, dtype=torch.int64, device=device)
-        for part in (x, y):  # the second time by our kernel, into the memory of the first
-            torch.sort(part, out=(values, places))
-        torch.sub(x, y, out=x)
-        return both, values, places, x
-
-    ours = {}
-    left = used("fallback_ops", lambda: ours.update(used("kernel_ops", lambda: torch.testing.assert_close(*on_both(rows, x, y, both)))))
-    assert {"aten.add.out", "aten.mul.out", "aten.sub_.Tensor"} <= set(ours) and left == {"aten.sort.values": 1}, (ours, left)
-    x, wide = there(3), torch.empty(3, dtype=torch.float64, device=DEVICE)
-    assert torch.exp(x, out=wide) is wide and torch.allclose(wide.cpu(), x.cpu().double().exp(), atol=1e-6)
-    assert "can't be cast" in refused(RuntimeError, lambda: torch.exp(x, out=torch.empty(3, dtype=torch.int32, device=DEVICE)))
-    assert "memory location" in refused(RuntimeError, lambda: torch.exp(wide[1:], out=wide[:-1]))
-    assert "same device" in refused(RuntimeError, lambda: torch.exp(x, out=torch.empty(3)))
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        assert torch.exp(x, out=torch.empty(5, device=DEVICE)).shape == (3,)
-    assert "was resized" in str(said[0].message), said
 
 
 def check_operators_are_our_kernels_and_others_are_counted():
@@ -240,24 +201,6 @@ def check_a_loader_with_pinned_memory():
     assert [b.cpu().tolist() for b in batches] == [[0, 1], [2, 3]]
 
 
-def check_layers():
-    torch.manual_seed(0)
-    for layer, x in (
-        (torch.nn.LSTM(3, 5, 2), torch.randn(4, 2, 3)),
-        (torch.nn.GRU(3, 5), torch.randn(4, 2, 3)),
-        (torch.nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True), torch.randn(2, 4, 8)),
-        (torch.nn.Embedding(5, 3), torch.tensor([[0, 4], [2, 2]])),
-    ):
-        first = lambda y: y[0] if isinstance(y, tuple) else y
-        mine = copy.deepcopy(layer).to(DEVICE)
-        y, z = first(layer(x)), first(mine(x.to(DEVICE)))
-        y.square().sum().backward()
-        z.square().sum().backward()
-        assert torch.allclose(z.cpu(), y, atol=1e-5), type(layer)
-        for p, q in zip(mine.parameters(), layer.parameters()):
-            assert torch.allclose(p.grad.cpu(), q.grad, atol=1e-4), type(layer)
-
-
 def check_numbers_that_change_compile_once():
     import hologram_torch
 
@@ -330,39 +273,6 @@ def check_modules_of_pytorchs_database():
     assert ran >= 8, ran
 
 
-def check_optimizers_of_pytorchs_database():
-    from torch.testing._internal.common_optimizers import optim_db
-
-    def steps(device, info, kwargs, weight, bias, x):
-        searches = info.optim_cls is torch.optim.LBFGS  # whose later steps make much of roundings
-        optimizer = info.optim_cls([weight, bias], **({**kwargs, "max_iter": 4} if searches else kwargs))
-        for n in range(1 if searches else 6):
-
-            def loss(n=n):
-                optimizer.zero_grad()
-                value = (torch.tanh(x @ weight) + bias - n / 3).square().mean()
-                value.backward()
-                return value
-
-            optimizer.step(loss)
-        return weight, bias
-
-    weight, bias, x = torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.randn(5, 4)
-    ran = 0
-    for info in share(optim_db):
-        for sample in info.optim_inputs_func(device="cpu")[:3]:
-            kwargs = {name: value for name, value in sample.kwargs.items() if not isinstance(value, torch.Tensor)}
-            work = lambda device, *given: steps(device, info, kwargs, *given)
-            try:
-                work("cpu", *(t.detach().clone().requires_grad_(t.requires_grad) for t in (weight, bias, x)))
-            except Exception:  # of sparse gradients alone, or matrices
-                continue
-            expected, actual = on_both(work, weight, bias, x)
-            torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4, msg=lambda m: f"{info.optim_cls.__name__} {kwargs}: {m}")
-            ran += 1
-    assert ran >= 8, ran
-
-
 def check_autocast():
     model, x = torch.nn.Linear(3, 2).to(DEVICE), there(4, 3)
     for dtype in (torch.bfloat16, torch.float16):
@@ -402,14 +312,6 @@ def check_compiled_models():
     expected, actual = step(x, b), torch.compile(step, backend="hologram")(x.to(DEVICE), theirs)
     assert all(torch.allclose(a.cpu(), e, atol=1e-4) for a, e in zip(actual, expected)) and torch.equal(theirs.cpu(), b)
     assert actual[1].data_ptr() == theirs[1:].data_ptr()
-
-
-def check_transforms_of_functions():
-    x = torch.linspace(0, 1, 3)
-    for transform in (torch.func.vmap, torch.func.grad, torch.func.hessian):
-        f = transform(lambda v: (v.sin() * v).sum())
-        arguments = torch.stack([x, 2 * x]) if transform is torch.func.vmap else x
-        assert torch.allclose(f(arguments.to(DEVICE)).cpu(), f(arguments), atol=1e-6), transform
 
 
 def check_functions_of_hologram_torch():

@@ -3,7 +3,6 @@
 
 import gc
 import random
-import threading
 
 import torch
 import torch.nn.functional as F
@@ -176,22 +175,3 @@ def check_memory_stays():
         step()
     torch.hologram.synchronize()
     assert pool() <= before + (8 << 20), (before, pool())
-
-
-def check_threads():
-    wrong = []
-
-    def work(seed):
-        x = torch.full((8, 8), float(seed), device=DEVICE)
-        for n in range(60):
-            y = (x * 2 + n).relu()
-            z = y.T @ y
-            if (z.cpu() != (2 * max(2.0 * seed + n, 0) ** 2 * 4)).any():
-                wrong.append((seed, n))
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong, wrong[:3]

@@ -2,7 +2,6 @@
 import os
 
 import forks
-import pytest
 
 PROGRAM = """
 import torch, hologram_torch
@@ -50,39 +49,6 @@ print("fine")
 """
 
 
-MODELS = """
-import torch, hologram_torch, zoo
-close = torch.testing.assert_close
-
-for name in ("llama", "vit"):
-    case = zoo.ZOO[name](torch.float32)
-    compiled = torch.compile(case.module, backend="hologram")
-    with torch.no_grad():
-        close(compiled(*case.inputs), case.module(*case.inputs), rtol=1e-4, atol=1e-4)
-
-# steps of training: the optimizer too is a graph
-losses = []
-for wrap in (lambda f: f, lambda f: torch.compile(f, backend="hologram")):
-    model = zoo.ZOO["mlp"](torch.float32).module.train()
-    x = zoo.ZOO["mlp"](torch.float32).inputs[0]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=True)
-    loss = wrap(lambda: model(x).square().mean())
-    step = wrap(optimizer.step)
-    found = []
-    for _ in range(3):
-        value = loss()
-        value.backward()
-        step()
-        optimizer.zero_grad()
-        found.append(value.detach())
-    losses.append(torch.stack(found))
-close(losses[1], losses[0], rtol=1e-4, atol=1e-5)
-assert hologram_torch.stats()["failed_graphs"] == 0
-print("fine")
-"""
-
-
-@pytest.mark.parametrize("program", [PROGRAM, MODELS], ids=["kinds of graphs", "models"])
-def test_graphs_run_on_a_device_that_is_not_the_host(program):
-    done = forks.run(program, cwd=os.path.dirname(__file__), env={**os.environ, "HOLOGRAM_BACKEND": "null"})
+def test_graphs_run_on_a_device_that_is_not_the_host():
+    done = forks.run(PROGRAM, cwd=os.path.dirname(__file__), env={**os.environ, "HOLOGRAM_BACKEND": "null"})
     assert done.returncode == 0 and done.stdout.endswith("fine\n"), done.stderr

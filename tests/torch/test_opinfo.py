@@ -7,8 +7,6 @@ from HOLOGRAM_OPINFO_SEED, or the commit's own seed."""
 
 import os
 import random
-import threading
-import time
 from pathlib import Path
 
 import hologram
@@ -18,7 +16,6 @@ from harness import BACKEND, seed_of
 
 # What opinfo.py finds for a backend that only traces (aot_eager); the rest never reaches a backend.
 REACHABLE = 619
-NATIVE_SHARE = 0.60
 # Operators that eager refuses in a way of their own each: a dtype, a truth value, no elements, sizes.
 REFUSING = ["abs", "max.reduction_no_dim", "max.reduction_with_dim", "nn.functional.adaptive_avg_pool2d", "nn.functional.hardswish",
             "cdist", "_softmax_backward_data", "diagonal_scatter"]  # fmt: skip
@@ -111,73 +108,3 @@ def test_calls_that_eager_refuses():
            if not opinfo.is_known({"op": name, "errors": True}, known)]  # fmt: skip
     assert not bad, "\n".join(bad)
     assert sum(result["samples"].get("native", 0) for result in results.values()) > 2 * len(names)
-
-
-def test_expected_native_share(expected):
-    statuses = list(expected.values())
-    passed = sum(s in opinfo.PASSED for s in statuses)
-    assert passed >= REACHABLE
-    assert statuses.count("native") >= NATIVE_SHARE * passed
-    assert not any(s in opinfo.BAD for s in statuses)
-
-
-def test_a_faulty_backend_is_found_out():
-    results = opinfo.run(["sin", "cos", "exp", "tan", "tanh"], backend=bad_backend("faulty"), jobs=1, timeout=6.0)
-    found = {name: result["status"] for name, result in results.items()}
-    assert found == {"sin": "crash", "cos": "timeout", "exp": "fail", "tan": "error", "tanh": "native"}
-    expected = {"sin": "native", "cos": "native", "exp": "fallback", "tan": "error", "tanh": "fallback"}
-    worse = opinfo.regressions(results, expected)
-    assert [line.split(":")[0] for line in worse] == ["cos", "exp", "sin"]
-
-
-def bad_backend(name: str) -> str:
-    return f"{Path(__file__).with_name('bad_backends.py')}:{name}"
-
-
-def test_progress_is_told_by_one_worker_at_a_time_and_its_errors_are_raised(monkeypatch):
-    class Quick:
-        def __init__(self, *_):
-            self.run, self.stop = lambda request: {}, lambda: None
-
-    monkeypatch.setattr(opinfo, "Lane", Quick)
-    busy = threading.Lock()
-
-    def progress(*_):
-        assert busy.acquire(blocking=False)
-        time.sleep(0.001)
-        busy.release()
-
-    requests = [{"op": str(number)} for number in range(40)]
-    ran = opinfo.run_requests(requests, jobs=4, progress=progress)
-    assert [request for request, _ in ran] == requests
-    with pytest.raises(ZeroDivisionError):
-        opinfo.run_requests(requests, jobs=4, progress=lambda *_: 1 / 0)
-
-
-def test_samples_that_crash_together_are_run_one_by_one():
-    results = opinfo.run(["sin", "tanh"], backend=bad_backend("faulty"), jobs=1, direct=True, edges=True, samples=2, together=2)
-    assert results["sin"]["samples"] == {"crash": 2}
-    assert results["tanh"]["samples"] == {"native": 2}
-    assert [fault["sample"] for fault in results["sin"]["bad"]] == [0, 3]
-
-
-def test_graphs_of_symbolic_sizes_are_called_with_others():
-    results = opinfo.run(
-        ["sin", "exp", "abs"], backend=bad_backend("narrow_minded"), jobs=1, direct=True, dynamic=True,
-        samples=1, done=["abs"],
-    )  # fmt: skip
-    assert sorted(results) == ["exp", "sin"], "a search goes on where it stopped"
-    assert results["sin"]["status"] == "native"
-    assert results["exp"]["message"].startswith("every size doubled")
-
-
-def test_results_without_strides_stay_with_a_graph():
-    """A sparse matrix that an operator left to PyTorch gives, in a graph of symbolic sizes."""
-    result = opinfo.run(["sparse.sampled_addmm"], backend=BACKEND, jobs=1, dynamic=True, direct=True)
-    assert result["sparse.sampled_addmm"]["status"] in ("fallback", "native")
-
-
-def test_a_lost_native_kernel_is_a_regression():
-    result = {"softmax": {"status": "fallback", "message": "aten._softmax.default"}}
-    assert opinfo.regressions(result, {"softmax": "fallback"}) == []
-    assert opinfo.regressions(result, {"softmax": "native"}) == ["softmax: fallback, expected native: aten._softmax.default"]
