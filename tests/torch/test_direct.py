@@ -83,35 +83,7 @@ def test_writes_move_versions():
     check(first(X), layer(X))  # its packed weight was made before
 
 
-@torch.no_grad()
-def test_an_argument_twice_or_overlapping():
-    call, _ = compiled(lambda x, y: x + y, X, normal(4, 6, seed=1))
-    check(call(X, X), X + X)
-    check(call(X, X[:, :]), X + X)
-
-
 def test_training_keeps_the_wrapper():
     x = X.clone().requires_grad_()
     _, direct = compiled(lambda x: (x * 2).sum(), x)
     assert not direct
-
-
-def test_direct_calls_check_their_arguments():
-    from hologram_torch.backend import hologram
-
-    graphs = []
-
-    def backend(graph, arguments):
-        graphs.append(hologram(graph, arguments))
-        return graphs[-1]
-
-    torch._dynamo.reset()
-    with torch.no_grad():
-        torch.compile(lambda x: x + 1, backend=backend)(X)
-    direct = graphs[0]._torchdynamo_orig_callable
-    with pytest.raises(TypeError, match="hologram: expected 1 arguments, got 2"):
-        direct(X, X)
-    with pytest.raises(TypeError, match="keyword"):
-        direct(x=X)
-    (result,) = direct(X)
-    check(result, X + 1)

@@ -4,7 +4,6 @@ import torch
 from harness import backend_stats, compile_fresh
 from hologram import _core
 from hologram_torch.capture import draws
-from torch import nn
 from torch.nn import functional
 
 X = torch.linspace(-2, 3, 1400).reshape(7, 4, 5, 10)
@@ -120,30 +119,3 @@ def test_masks_as_mkl_draws_them():
             x = x * 1132489760 % 0x7FFFFFFF
         _core.draw("mcg31", "b8", state.data_ptr(), state.numel(), found.data_ptr(), n, p)
         assert found.tolist() == expected
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_training_with_dropout_is_eagers(again):
-    """Five steps, masks computed once more in the backward pass or kept."""
-    curves = []
-    for compiling in (True, False):
-        torch.manual_seed(0)
-        layer = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.2), nn.GELU(), nn.Linear(32, 4), nn.Dropout(0.1))
-        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-
-        def loss(x):
-            y = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False) if again else layer(x)
-            return y.square().mean() + y[..., 0].mean()
-
-        call, losses = compile_fresh(loss) if compiling else loss, []
-        for _ in range(5):
-            optimizer.zero_grad()
-            value = call(torch.rand(3, 6, 16))
-            value.backward()
-            optimizer.step()
-            losses.append(value.detach())
-        curves.append((torch.stack(losses), torch.rand(2)))
-        if compiling:
-            assert backend_stats()["failed_graphs"] == 0
-            assert not all_exact() or backend_stats()["fallback_ops"] == {}
-    torch.testing.assert_close(*curves, rtol=1e-5, atol=1e-6)

@@ -72,18 +72,6 @@ def test_operands_have_the_strides_that_tracing_showed(name, dynamic):
         assert len(seen) == 2 or expected.numel() == 0  # then nothing need be called
 
 
-def test_embedding_bag_of_a_slice():
-    weight, offsets = torch.randn(10, 4), torch.tensor([0, 3, 5])
-
-    def function(indices, weight, offsets):
-        return torch.nn.functional.embedding_bag(indices, weight, offsets)
-
-    compiled = compile_fresh(function)
-    for _ in range(5):
-        indices = torch.randint(0, 10, (16,))[::2]
-        torch.testing.assert_close(compiled(indices, weight, offsets), function(indices, weight, offsets))
-
-
 def chosen() -> list[str]:
     wanted = os.environ.get("HOLOGRAM_OPINFO", str(DEFAULT))
     if wanted == "all":

@@ -41,14 +41,6 @@ def test_sort_of_sizes_known_at_run_time():
     native(lambda x: (*x.sort(stable=True, dim=-1), torch.argsort(x * 2, stable=True)), *inputs, dynamic=True)
 
 
-def test_sort_beside_other_sizes_known_at_run_time():
-    """The sort's sizes are not the first ones of the graph."""
-    sizes = ((7, 5, 300), (9, 3, 33), (2, 8, 70))
-    arguments = [(torch.randn(n), rows(m, k)) for n, m, k in sizes]
-    native(lambda y, x: (y * 2, *x.sort(stable=True, dim=-1)), *arguments, dynamic=True)
-    native(lambda y, x: (y * 2, *x.sort(stable=True, dim=0), *x.topk(2, -1)[:1]), *arguments, dynamic=True)
-
-
 @pytest.mark.parametrize("n, k", ((65, 3), (1000, 10), (1000, 999), (20000, 50), (600, 600)))
 @pytest.mark.parametrize("largest", (False, True))
 def test_topk(n, k, largest):
@@ -80,27 +72,3 @@ def test_scans(shape, dim):
     native(lambda x: (1 + x / 50).cumprod(dim), (torch.randn(shape),), exact=False)
     native(lambda x: (x.cumsum(dim), *x.cummax(dim), *x.cummin(dim)), (torch.randint(-9, 9, shape),))
     native(lambda x: tuple(x.cummax(dim)), (rows(*shape),))
-
-
-def test_scan_bits_do_not_depend_on_rows_or_threads():
-    x = torch.randn(40, 3001)
-    compiled = compile_fresh(lambda x: x.cumsum(-1), dynamic=True)
-    whole = compiled(x)
-    for first, last in ((0, 1), (7, 9), (20, 40)):
-        assert torch.equal(compiled(x[first:last].clone()), whole[first:last])
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        assert torch.equal(compiled(x), whole)
-    finally:
-        torch.set_num_threads(threads)
-
-
-@pytest.mark.parametrize("mode", ("reflect", "replicate"))
-@pytest.mark.parametrize(
-    "shape, pad",
-    (((2, 3, 7), (2, 3)), ((3, 7), (6, 0)), ((2, 3, 9, 70), (1, 2, 3, 0)), ((2, 3, 5, 6, 7), (1, 1, 2, 0, 0, 3)),
-     ((2, 3, 9, 70), (-1, 2, 0, -4))),
-)  # fmt: skip
-def test_padding_from_the_edges(mode, shape, pad):
-    native(lambda x: torch.nn.functional.pad(x, pad, mode=mode), (torch.randn(shape),))

@@ -16,19 +16,7 @@ def compiled(function, dynamic=False):
     return torch.compile(function, backend=hologram_torch.hologram, dynamic=dynamic)
 
 
-@pytest.mark.parametrize("m, n, k", [(1, 40, 33), (17, 64, 64), (100, 70, 260)])
-def test_bytes_summed_in_words(m, n, k):
-    x, w = (torch.randint(-128, 128, s, dtype=torch.int8) for s in ((m, k), (n, k)))
-    exact = x.long() @ w.long().t()
-    assert torch.equal(compiled(lambda x, w: torch._int_mm(x, w.t()))(x, w).long(), exact)
-    assert torch.equal(compiled(lambda x, w: torch._int_mm(x, w))(x, w.t().contiguous()).long(), exact)
-    layer = torch.nn.Module()
-    layer.register_buffer("w", w)
-    layer.forward = lambda x: torch._int_mm(x, layer.w.t()) + 1
-    assert torch.equal(compiled(layer)(x).long(), exact + 1)
-
-
-BYTES = ((torch.uint8, torch.int8), (torch.int8, torch.uint8), (torch.uint8, torch.uint8))
+BYTES = ((torch.int8, torch.int8), (torch.uint8, torch.int8), (torch.int8, torch.uint8), (torch.uint8, torch.uint8))
 
 
 @pytest.mark.parametrize("left, right", BYTES)
@@ -43,15 +31,6 @@ def test_bytes_of_either_sign(m, n, k, left, right):
     assert torch.equal(compiled(layer)(x).long(), exact + 1)
     if right == torch.int8:
         assert torch.equal(compiled(lambda x, w: torch._int_mm(x, w.t()))(x, w).long(), exact)
-
-
-@pytest.mark.parametrize("m, n, k", [(1, 40, 33), (17, 64, 64), (100, 70, 400)])
-def test_bfloat16_sums_in_float32_and_rounds_once(m, n, k):
-    layer = torch.nn.Linear(k, n).bfloat16().requires_grad_(False)
-    x = torch.randn(m, k).bfloat16()
-    exact = (x.double() @ layer.weight.double().t()).bfloat16() + layer.bias
-    for got in (compiled(layer)(x), compiled(lambda x, w, b: x @ w.t() + b)(x, layer.weight, layer.bias)):
-        torch.testing.assert_close(got, exact, rtol=2**-7, atol=2**-7)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -99,52 +78,6 @@ def test_groups_of_rows(ends, dynamic, dtype):
     exact = torch.cat([x[a:b].double() @ w[i].double().t() for i, (a, b) in enumerate(zip([0, *ends], ends))])
     torch.testing.assert_close(got, exact.to(dtype), rtol=2e-5 if dtype == torch.float32 else 2**-7, atol=1e-4)
     assert hologram_torch.stats()["fallback_ops"] == {}
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("rows, columns", [(5, 7), (300, 400), (64, 1)])
-def test_a_matrix_times_a_vector(rows, columns, dynamic):
-    w, v, b = torch.randn(rows, columns), torch.randn(columns), torch.randn(rows)
-    for function in (
-        lambda w, v, b: torch.mv(w, v),
-        lambda w, v, b: torch.addmv(b, w, v).relu(),
-        lambda w, v, b: w @ v[:, None] + b[:, None],
-        lambda w, v, b: torch.bmm(w[None].expand(3, -1, -1), v[None, :, None].expand(3, -1, -1)) * b[:, None],
-    ):
-        exact = function(w.double(), v.double(), b.double())
-        torch.testing.assert_close(compiled(function, dynamic)(w, v, b), exact.float(), rtol=1e-4, atol=1e-4)
-
-
-class Quantised(torch.nn.Module):
-    """A linear layer with weights of 8 or 4 bits, written in plain operations."""
-
-    def __init__(self, n, k, bits, group=None):
-        super().__init__()
-        self.bits, self.group = bits, group
-        low, high = {8: (-128, 128), 4: (0, 256)}[bits]
-        self.register_buffer("q", torch.randint(low, high, (n, k * bits // 8), dtype=(torch.int8, torch.uint8)[bits == 4]))
-        self.register_buffer("s", torch.rand(n, k // (group or k)) / 100)
-        self.register_buffer("z", torch.rand(n, k // (group or k)) / 100)
-
-    def forward(self, x):
-        n, q = self.q.shape[0], self.q
-        if self.bits == 4:
-            q = torch.stack((q & 15, q >> 4), -1)
-        w = q.view(n, self.s.shape[1], -1).to(x.dtype) - (8 if self.bits == 4 else 0)
-        w = w * self.s.to(x.dtype)[:, :, None] + self.z.to(x.dtype)[:, :, None]
-        return x @ w.view(n, -1).t() + 1
-
-
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("m, n, k, group", [(1, 256, 1024, 128), (3, 139, 320, 32), (1, 80, 400, 400), (40, 128, 256, 64)])
-def test_weights_of_few_bits_stay_so(m, n, k, group, bits):
-    layer, x = Quantised(n, k, bits, group), torch.randn(m, k)
-    function = compiled(layer)
-    for _ in range(2):
-        exact = layer.double()(x.double())
-        layer.float()
-        torch.testing.assert_close(function(x), exact.float(), rtol=1e-4, atol=1e-4)
-        layer.q += 3  # is noticed
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

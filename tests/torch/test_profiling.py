@@ -28,36 +28,6 @@ def test_each_step_is_a_region_with_its_name():
     assert recorded(lambda: model(x)) == []
 
 
-def test_nothing_is_recorded_when_the_profiler_is_off(monkeypatch):
-    """Calls then take the entry function, which no observer sees."""
-    from hologram import _core
-
-    entered = []
-
-    class Recorder:
-        def __init__(self, name):
-            self.name = name
-
-        def __enter__(self):
-            entered.append(self.name)
-
-        def __exit__(self, *_):
-            entered.append("end")
-
-    x = torch.randn(4, 16)
-    compiled = compile_fresh(Model().eval())
-    with torch.no_grad():
-        compiled(x)
-        try:
-            _core.set_recorder(Recorder)
-            compiled(x)
-        finally:
-            _core.set_recorder(None)
-        steps = len(entered)
-        compiled(x)
-    assert steps == len(entered) >= 8 and entered[1::2] == ["end"] * (steps // 2)
-
-
 def test_errors_of_steps_and_of_recorders_keep_their_own_ways():
     from hologram import _core
 

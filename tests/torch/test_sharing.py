@@ -72,18 +72,6 @@ def test_detached_results_take_no_part_in_what_follows():
     assert whole._version == 1
 
 
-def test_across_a_graph_break():
-    def function(x):
-        a = torch.linalg.inv(x)
-        b = a.contiguous()
-        torch._dynamo.graph_break()
-        a.zero_()
-        return b.view(-1) + a.mT.view(-1)
-
-    x = torch.eye(4) * 3
-    torch.testing.assert_close(compile_fresh(function)(x), function(x))
-
-
 @pytest.mark.skipif(BACKEND != "hologram", reason="of hologram_torch.freeze")
 @pytest.mark.parametrize("how", ["copies", "whole and parts"])
 def test_frozen_models(how):

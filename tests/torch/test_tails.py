@@ -49,24 +49,6 @@ def make(what, dtype):
         return Follows(what).to(dtype).eval(), inputs
 
 
-@pytest.mark.parametrize("turned", ("before", "after"))
-def test_rows_of_three_axes(turned):
-    """Images, height, width: the norm's places are seen to be those of the product's rows."""
-    torch.manual_seed(6)
-    layer, norm = torch.nn.Linear(50, WIDTH), torch.nn.LayerNorm(WIDTH)
-
-    def function(x):
-        if turned == "before":
-            return norm(layer(x.permute(0, 2, 1, 3)))
-        return norm(layer(x)).permute(0, 2, 1, 3) * 2
-
-    x = torch.randn(6, 14, 16, 50)
-    with torch.no_grad():
-        torch.testing.assert_close(compile_fresh(function, dynamic=False)(x), function(x), rtol=1e-4, atol=1e-4)
-        assert backend_stats()["failed_graphs"] == 0
-        assert "1 kernels" in str(hologram_torch.explain(function, x, **CHAINS))
-
-
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
 @pytest.mark.parametrize("what", ("after", "before", "softmax", "largest", "turned", "updates"))
 def test_values(what, dtype):
