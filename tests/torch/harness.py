@@ -70,6 +70,13 @@ def normal(*shape, seed=0, dtype=torch.float32):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
+def gradients(call, inputs, *rest):
+    """The result and the gradients of `inputs`, for one fixed gradient of the result."""
+    inputs = [t.detach().clone().requires_grad_() for t in inputs]
+    out = call(*inputs, *rest)
+    return (out.detach(), *torch.autograd.grad(out, inputs, normal(*out.shape, seed=7, dtype=out.dtype)))
+
+
 def module(**parts):
     """Makes a function of (self, …) the forward of a class of modules; each has parts of its own, which these functions make."""
 

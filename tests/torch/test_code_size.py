@@ -47,23 +47,8 @@ def joined(*x):
     return torch.relu(torch.cat([t * 2 for t in x], 1))
 
 
-def nested(x):
-    for k in range(24):
-        x = torch.cat([x[:, -1:], F.pad(x[:, :-1], (1, 1))[:, 1:-1]], 1) + k
-    return x
-
-
-def reductions(x):
-    return torch.stack([f(x, -1) for f in (torch.sum, torch.mean, torch.amax, torch.amin, torch.var, torch.logsumexp)])
-
-
-def moments(x):
-    return [x.pow(k).sum(-1) for k in range(1, 25)]
-
-
 CASES = {
     "depthwise 3 x 3 x 3": depthwise(3, 3, 3)(48, 4, 14, 14),
-    "depthwise 3 x 3 x 3, stride 2": depthwise(3, 3, 3, stride=(1, 2, 2))(48, 4, 14, 14),
     "depthwise 7 x 7 x 7": depthwise(7, 7, 7)(32, 8, 14, 14),
     "depthwise 7 x 7 of tokens": depthwise(7, 7)(96, 14, 14),
     "depthwise 11 x 11": depthwise(11, 11)(32, 28, 28),
@@ -73,17 +58,11 @@ CASES = {
         lambda x, w: F.conv3d(x, w, stride=2, padding=(1, 3, 3)),
         (normal(1, 3, 4, 32, 32), normal(16, 3, 3, 7, 7, seed=2)),
     ),
-    "64 groups": (lambda x, w: F.conv2d(x, w, padding=1, groups=64), (normal(1, 256, 14, 14), normal(256, 4, 3, 3, seed=2))),
-    "transposed": (lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1), (normal(1, 32, 14, 14), normal(32, 16, 4, 4, seed=2))),
-    "maxima 3 x 3 x 3": (lambda x: F.max_pool3d(x, 3, 2, 1), (normal(1, 32, 8, 28, 28),)),
     "maxima 13 x 13": (lambda x: F.max_pool2d(x, 13, 1, 6), (normal(1, 32, 20, 20),)),
     "chain of 200": (chain, (normal(64, 256),)),
     "300 steps, half of them sines": (sines, (normal(64, 256),)),
     "stack of 300": (stacked, tuple(normal(5, seed=k) for k in range(300))),
     "concatenation of 150": (joined, tuple(normal(2, 3 + k % 5, seed=k) for k in range(150))),
-    "concatenations of concatenations": (nested, (normal(8, 64),)),
-    "several reductions": (reductions, (normal(16, 5000),)),
-    "24 reductions": (moments, (normal(16, 777) * 0.1,)),
 }  # fmt: skip
 
 
@@ -113,7 +92,7 @@ def test_kernels_are_bounded(name):
 
 
 def models():
-    return {name: lambda make=make: make()[:2] for name, make in (ZOO | BLOCKS).items()}
+    return {name: lambda make=make: make()[:2] for name, make in {"resnet": ZOO["resnet"], "llama": ZOO["llama"], **BLOCKS}.items()}
 
 
 @pytest.mark.parametrize("name", models())

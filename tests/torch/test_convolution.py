@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import hologram_torch
-from harness import backend_stats, compile_fresh, normal
+from harness import backend_stats, compile_fresh, gradients, normal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -79,16 +79,11 @@ def test_transposed_convolution(case, data):
     native(f, normal(x[0], w[0], *x[2:]), normal(*shape, seed=1), normal(x[1], seed=2))
 
 
-def check_gradients(f, *inputs):
-    results = []
-    for g in (f, compile_fresh(f, dynamic=False)):
-        leaves = [t.clone().requires_grad_() for t in inputs]
-        y = g(*leaves)
-        y.backward(normal(*y.shape, seed=3))
-        results.append([y.detach(), *(t.grad for t in leaves)])
-    assert backend_stats()["fallback_ops"] == {}
-    for expected, got in zip(*results, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+def check_gradients(f, *inputs, left=False):
+    (expected, *wanted), (got, *found) = (gradients(g, inputs) for g in (f, compile_fresh(f, dynamic=False)))
+    assert left or backend_stats()["fallback_ops"] == {}
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close([got, *found], [expected, *wanted], rtol=1e-4, atol=1e-4)
 
 
 @QUICK
@@ -105,12 +100,10 @@ def test_gradients_of_a_convolution(case):
 @pytest.mark.parametrize(
     "f, x, w",
     [
-        (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 64, 9, 8), (40, 64, 3, 3)),
-        (lambda x, w, b: F.conv2d(x, w, b, 2, 1, groups=24), (2, 24, 9, 8), (24, 1, 3, 3)),
         (lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1), (2, 32, 5, 4), (32, 16, 3, 3)),
         (lambda x, w, b: F.conv_transpose1d(x, w, b, 3, groups=2), (2, 8, 7), (8, 3, 4)),
     ],
-    ids=["wide", "depthwise", "transposed", "transposed_groups"],
+    ids=["transposed", "transposed_groups"],
 )
 def test_gradients_of_layers(f, x, w):
     out = f(normal(*x), normal(*w), None).shape[1]
@@ -124,10 +117,8 @@ def test_gradients_of_layers(f, x, w):
         (24, 48, 24, 3, 2, 1, 1, (9, 8)),  # two results a channel
         (64, 64, 16, 3, 1, 1, 1, (7, 14)),
         (32, 64, 8, (3, 5), (2, 1), 0, 1, (7, 12)),
-        (32, 32, 16, 3, 1, 2, 2, (6, 8)),
         (20, 20, 20, 3, 1, 1, 1, (2, 390)),  # lines that are too long
         (16, 16, 16, 5, 1, 2, 1, (40,)),
-        (16, 16, 16, 3, 1, 1, 1, (3, 4, 6)),
     ]),
 )  # fmt: skip
 def test_gradients_of_narrow_groups(into, out, groups, kernel, stride, padding, dilation, size, last):
@@ -149,8 +140,6 @@ def test_gradients_of_narrow_groups(into, out, groups, kernel, stride, padding, 
     "kernel, stride, padding, more, size, last",
     lying([
         (4, 2, 1, 0, (6, 5)),  # two shifts along each axis
-        (4, 2, 0, 1, (5, 6)),  # all kinds read the same pixels
-        (8, 4, 2, 0, (9,)),
         (8, 4, 2, 3, (9,)),
         (12, 4, 6, 1, (7,)),  # the padding is more than a stride
         ((4, 3, 4), (2, 1, 2), (1, 1, 3), 0, (3, 4, 5)),
@@ -182,7 +171,7 @@ def test_transposed_with_strides(kernel, stride, padding, more, size, last, out)
 
 @pytest.mark.parametrize(
     "into, channels, kernel, stride, size, batch",
-    [(3, 32, 3, 2, (24, 32), 2), (1, 16, 3, 1, (9, 14), 1), (4, 32, 2, 2, (12, 16), 3), (2, 16, (3, 5), (1, 2), (7, 24), 1)],
+    [(3, 32, 3, 2, (24, 32), 2), (1, 16, 3, 1, (9, 14), 1), (2, 16, (3, 5), (1, 2), (7, 24), 1)],
 )
 @pytest.mark.parametrize("last", [False, True])
 def test_first_layer(into, channels, kernel, stride, size, batch, last):
@@ -197,20 +186,6 @@ def test_first_layer(into, channels, kernel, stride, size, batch, last):
     if last:
         x = x.to(memory_format=torch.channels_last)
     native(net, x, truth=copy.deepcopy(net).double())
-
-
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-6), (torch.bfloat16, 8e-3)])
-@pytest.mark.parametrize("padding", [0, 1])
-def test_depthwise_with_one_tap(dtype, tolerance, padding):
-    """A factor for each channel: no product, also where the bias comes before the rounding."""
-
-    def f(x, w, b):
-        return F.conv2d(x, w, b, stride=(2, 1), padding=padding, groups=40)
-
-    x, w, b = normal(2, 40, 7, 6), normal(40, 1, 1, 1, seed=1), normal(40, seed=2)
-    native(f, *(t.to(dtype) for t in (x, w, b)), tolerance=tolerance)
-    plan = hologram_torch.explain(f, x, w, b).graphs[0]
-    assert not [k for k in plan.kernels() if "dot" in k["name"]]
 
 
 @pytest.mark.parametrize(
@@ -243,22 +218,6 @@ def test_depthwise_along_planes(kernel, stride, size, last):
     assert torch.equal(got.isfinite(), expected.isfinite())
     kernels = hologram_torch.explain(image, y, w).graphs[0].kernels()
     assert last or not [k for k in kernels if "dot" in k["name"]]
-
-
-@pytest.mark.parametrize(
-    "channels, kernel, stride, size",
-    [(16, 3, 1, (9, 14)), (40, 5, 1, (8, 12)), (192, 3, 1, (14, 56)), (24, (1, 3), 2, (6, 32))],
-)
-def test_depthwise_lines_and_channel_blocks(channels, kernel, stride, size):
-    """Pixels of a line share a body, and many channels of long lines are taken block by block,
-    inside of blocks of lines where there are many."""
-
-    def f(x, w):
-        x = F.relu(x * 2)  # channels-last inside: the borders are conditions
-        return F.conv2d(x, w, stride=stride, padding=1, groups=channels)
-
-    kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
-    native(f, normal(2, channels, *size), normal(channels, 1, *kernel, seed=1))
 
 
 @pytest.mark.parametrize(
@@ -317,30 +276,6 @@ def test_a_bias_is_added_before_16_bit_results_are_rounded(kind):
     assert (got != exact).double().mean() < 0.01  # what float32 sums next to a halfway case change
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_other_types(dtype):
-    def f(x, w):
-        return F.conv2d(x, w, padding=1)
-
-    x, w = normal(2, 8, 9, 9, dtype=dtype), normal(24, 8, 3, 3, seed=1, dtype=dtype)
-    native(f, x, w, tolerance={torch.bfloat16: 4e-3, torch.float16: 5e-4, torch.float64: 1e-14}[dtype])
-
-
-def test_symbolic_sizes_compile_once():
-    def f(x, w):
-        return F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 2)
-
-    compiled = compile_fresh(f)
-    w = normal(16, 8, 3, 3, seed=1)
-    with torch.no_grad():
-        for n, size in ((2, 8), (3, 12), (5, 10), (4, 14)):
-            x = normal(n, 8, size, size + 2)
-            for i in (0, 2, 3):
-                torch._dynamo.mark_dynamic(x, i)
-            torch.testing.assert_close(compiled(x, w), f(x, w))
-    assert backend_stats()["fallback_ops"] == {}
-
-
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize(("into", "out", "height", "width"), [(32, 48, 14, 14), (40, 33, 9, 12)])
 def test_square_windows_with_kept_weights(into, out, height, width, channels_last):
@@ -363,20 +298,6 @@ def test_square_windows_with_kept_weights(into, out, height, width, channels_las
         expected, got = model(x), compiled(x)
         assert torch.equal(got.isnan(), expected.isnan()) and torch.equal(got.isinf(), expected.isinf())
         assert got[1].isfinite().all() and got[0, :, 0].isfinite().all()
-
-
-def test_nan_and_infinity_reach_only_their_windows():
-    x = normal(1, 4, 9, 9)
-    x[0, 1, 4, 4], x[0, 2, 0, 0] = float("nan"), float("inf")
-    w = normal(5, 4, 3, 3, seed=1)
-
-    def f(x, w):
-        return F.conv2d(x, w, padding=1)
-
-    with torch.no_grad():
-        got, expected = compile_fresh(f)(x, w), f(x, w)
-    assert torch.equal(got.isnan(), expected.isnan())
-    assert torch.equal(got.isinf(), expected.isinf())
 
 
 def test_saved_activations_lie_channels_last():
@@ -430,13 +351,10 @@ POOLS = {
     "max": lambda x: F.max_pool2d(x, 3, 2, 1),
     "max_dilated": lambda x: F.max_pool2d(x, (2, 3), (3, 1), 1, (3, 2), ceil_mode=True),
     "max_large": lambda x: F.max_pool2d(x, 7, 5, 3),
-    "max_1d": lambda x: F.max_pool1d(x[0], 3, 2, 1),
     "max_3d": lambda x: F.max_pool3d(x, 2, 1),
     "avg": lambda x: F.avg_pool2d(x, 3, 2, 1),
     "avg_ceil": lambda x: F.avg_pool2d(x, 3, 2, 1, True, False),
     "avg_divisor": lambda x: F.avg_pool2d(x, (3, 2), (2, 3), (1, 0), divisor_override=5),
-    "avg_large": lambda x: F.avg_pool2d(x, 7, 5, 3),
-    "avg_1d": lambda x: F.avg_pool1d(x[0], 3, 2, 1, True),
     "avg_3d": lambda x: F.avg_pool3d(x, 3, 2, 1),
     "avg_lines": lambda x: F.avg_pool2d(x, (7, 8), (5, 3), (3, 2), True, False),
     "avg_apart": lambda x: F.avg_pool2d(x, 7),
@@ -444,7 +362,6 @@ POOLS = {
     "adaptive_uneven": lambda x: F.adaptive_avg_pool2d(x, (4, 5)),
     "adaptive_more": lambda x: F.adaptive_avg_pool2d(x, (20, 9)),
     "adaptive_3d_uneven": lambda x: F.adaptive_avg_pool3d(x, (2, 4, 14)),
-    "adaptive_3d": lambda x: F.adaptive_avg_pool3d(x, (1, 5, 2)),
 }
 
 
@@ -452,7 +369,10 @@ POOLS = {
 @pytest.mark.parametrize("last", [False, True])
 def test_pooling(name, last):
     x = normal(2, 5, 15, 14)
-    native(POOLS[name], x.to(memory_format=torch.channels_last) if last and "3d" not in name else x)
+    x = x.to(memory_format=torch.channels_last) if last and "3d" not in name else x
+    native(POOLS[name], x)
+    if not last and name in ("max", "max_dilated", "max_3d", "avg", "avg_ceil", "avg_3d", "avg_apart"):
+        check_gradients(POOLS[name], x)
 
 
 RESIZES = {
@@ -473,20 +393,9 @@ RESIZES = {
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", RESIZES)
 def test_interpolation(name, last):
-    def f(x):
-        return F.interpolate(x, **RESIZES[name])
-
-    results = []
-    for g in (f, compile_fresh(f, dynamic=False)):
-        x = normal(2, 18, 9, 20)
-        x = (x.to(memory_format=torch.channels_last) if last else x).requires_grad_()
-        y = g(x)
-        y.backward(normal(*y.shape, seed=3))
-        results.append((y.detach(), x.grad, y.stride()))
-    torch.testing.assert_close(results[1][:2], results[0][:2])
-    assert results[1][2] == results[0][2]
-    if name not in ("antialias",):
-        assert backend_stats()["fallback_ops"] == {}
+    x = normal(2, 18, 9, 20)
+    x = x.to(memory_format=torch.channels_last) if last else x
+    check_gradients(functools.partial(F.interpolate, **RESIZES[name]), x, left=name == "antialias")
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (2, 3, 4, 6, 8)])
@@ -498,14 +407,6 @@ def test_nearest_by_whole_factors_gathers_nothing(shape, mode):
         f = functools.partial(F.interpolate, scale_factor=factor, mode=mode)
         assert torch.equal(compile_fresh(f, dynamic=False)(x), f(x))
         assert "1 kernels" in (text := str(hologram_torch.explain(f, x))) and "take" not in text
-
-
-def test_interpolation_of_half_types_rounds_once():
-    x = normal(1, 3, 7, 8).bfloat16()
-    with torch.no_grad():
-        y = compile_fresh(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"))(x)
-        exact = F.interpolate(x.double(), scale_factor=2, mode="bilinear")
-    assert y.dtype == torch.bfloat16 and ((y - exact).abs() <= exact.abs() * 2**-8 + 1e-6).all()
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -521,15 +422,3 @@ def test_positions_of_maxima(kernel, options, dynamic):
             for got, expected in zip(compiled(x), f(x), strict=True):
                 assert torch.equal(got, expected)
     assert backend_stats()["fallback_ops"] == {}
-
-
-@pytest.mark.parametrize("name", ["max", "max_dilated", "max_1d", "max_3d", "avg", "avg_ceil", "avg_3d", "avg_apart"])
-def test_gradients_of_pooling(name):
-    results = []
-    for f in (POOLS[name], compile_fresh(POOLS[name], dynamic=False)):
-        x = normal(2, 5, 9, 10).requires_grad_()
-        y = f(x)
-        y.backward(normal(*y.shape, seed=3))
-        results.append(x.grad)
-    assert backend_stats()["fallback_ops"] == {}
-    torch.testing.assert_close(results[1], results[0])

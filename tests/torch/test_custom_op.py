@@ -130,17 +130,6 @@ def test_gradients_of_gradients():
             once.sum().backward()
 
 
-def test_export():
-    class Model(torch.nn.Module):
-        def forward(self, x):
-            return swish(x, 2.0) + 1
-
-    x = torch.randn(3, 4)
-    program = torch.export.export(Model(), (x,))
-    assert any("swish" in str(node.target) for node in program.graph.nodes)
-    torch.testing.assert_close(program.module()(x), Model()(x))
-
-
 def test_refuses():
     with pytest.raises(ValueError, match=r"name must be 'namespace::name', got 'plain'"):
         custom_op("plain", lambda x: x)

@@ -67,7 +67,7 @@ SHOWN = {
     ],
     "GPUs": [
         "torch/test_cuda_models.py test_models_of_the_zoo_run_nothing_on_the_host",
-        "torch/test_webgpu.py test_an_encoder_runs_on_the_device",
+        "torch/test_webgpu.py test_models_of_the_zoo",
     ],
     "systems": ["torch/test_web.py test_search_in_a_browser"],
     "a server": ["python/test_serve.py test_the_command", "python/test_serve.py test_a_restart_loses_nothing"],

@@ -12,7 +12,6 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
-from harness import module
 from hologram_torch import counters
 from hologram_torch.generation import _KEPT, tokens
 from hologram_torch.generation.steps import Steps
@@ -63,23 +62,6 @@ def test_steps_ask_dynamo_once_a_prompt(model, monkeypatch):
         assert torch.equal(hologram_torch.generate(model, PROMPT[:1], max_new_tokens=20, length=64), wanted)
         assert len(asked) == count
     assert made._decode._graph is None, "holds the model's tensors no longer"
-
-
-@module(words=lambda: torch.nn.Embedding(50, 50), sums=lambda: torch.zeros(50))
-def Replacing(self, ids, positions):
-    """Keeps its cache in a tensor of its own that each step replaces."""
-    self.sums = torch.where(positions[0] == 0, 0.0, self.sums) + self.words(ids[0]).sum(0)
-    return self.sums.expand(1, ids.shape[1], 50)
-
-
-@torch.no_grad()
-def test_a_step_that_replaces_a_tensor_does_so_each_time():
-    torch.manual_seed(3)
-    model, ids = Replacing(), torch.tensor([[4, 7]])
-    wanted = ids
-    for _ in range(6):
-        wanted = torch.cat((wanted, model.words(wanted[0]).sum(0).argmax()[None, None]), 1)
-    assert torch.equal(hologram_torch.generate(model, ids, max_new_tokens=6, length=32), wanted)
 
 
 def test_the_cache_stays_where_it_is(model):
@@ -156,15 +138,6 @@ def test_the_command(archive, capsys):
     assert "it has 64" in capsys.readouterr().out
 
 
-def test_what_a_step_reads(model, monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "bench")
-    import generation as bench
-
-    cache = 2 * 2 * 33 * 8 * 4  # keys and values, heads, places up to the middle one of 64, width, float32
-    wanted = sum(p.nbytes for p in model.parameters()) - model.get_input_embeddings().weight.nbytes + cache
-    assert 0 <= bench.bytes_read(Steps(model, 1, 64)) - wanted < 256  # the rotary table, and where the step is
-
-
 def test_a_module_with_its_own_cache():
     """As gpt-fast's: forward(ids, positions) writes into its buffers."""
     from zoo import Gpt2Cached
@@ -196,21 +169,6 @@ def test_weights_that_change_are_seen_and_stay_packed(model):
         model.lm_head.weight.neg_()
     names = {event.key for event in profile.key_averages()}
     assert any("dot_general" in name for name in names) and not any("pack" in name for name in names)
-
-
-def test_other_threads_keep_their_guards(model, monkeypatch):
-    """A stance of Dynamo's is the whole process's."""
-    stances, end = [], threading.Event()
-    real = torch.compiler.set_stance
-    monkeypatch.setattr(torch.compiler, "set_stance", lambda *given, **named: stances.append(named) or real(*given, **named))
-    other = threading.Thread(target=end.wait)
-    other.start()
-    try:
-        hologram_torch.generate(model, PROMPT, max_new_tokens=3, length=4096)
-    finally:
-        end.set()
-        other.join()
-    assert not stances
 
 
 def test_a_model_with_other_state_is_refused():

@@ -26,18 +26,3 @@ def test_operator(name):
     axes = tuple(0 if isinstance(v, torch.Tensor) and v.dim() > 1 else None for v in given)
     torch.testing.assert_close(torch.func.vmap(operator, axes)(*given), torch.func.vmap(REFERENCE[name], axes)(*given))
     torch.library.opcheck(operator, given)
-
-
-def test_under_torch_compile():
-    def model(x):
-        return torch.ops.hologram.gelu(torch.ops.hologram.mul(x, x)) + 1
-
-    from hologram_torch.backend import hologram
-
-    x = torch.randn(5, 6)
-    hologram_torch.reset_stats()
-    for backend in ("aot_eager", hologram):
-        torch._dynamo.reset()
-        compiled = torch.compile(model, backend=backend, fullgraph=True)
-        torch.testing.assert_close(compiled(x), model(x))
-    assert hologram_torch.stats()["fallback_ops"] == {}

@@ -58,35 +58,6 @@ def test_a_first_call_keeps_little_beside_packed_weights(case):
         assert released[state] - eager[state] <= RELEASED * MIB, (eager, released)
 
 
-def test_shares_are_of_live_graphs():
-    torch._dynamo.reset()
-    gc.collect()
-    before = hologram_torch.stats()["memory"]["packed_weights"]
-    layer, x = nn.Linear(512, 512), torch.randn(64, 512)
-    compiled = compile_fresh(layer)
-    with torch.no_grad():
-        compiled(x)
-    assert hologram_torch.stats()["memory"]["packed_weights"] >= before + 512 * 512 * 4
-    del compiled
-    torch._dynamo.reset()
-    gc.collect()
-    assert hologram_torch.stats()["memory"]["packed_weights"] <= before
-
-
-def test_small_packed_weights_lie_side_by_side():
-    """On huge pages, which a block of its own for each would not be on."""
-    live = importlib.import_module("hologram_torch.memory")._live
-    before = set(live)
-    layers = [nn.Linear(512, 512, bias=False) for _ in range(5)]
-    compiled = compile_fresh(nn.Sequential(*layers))
-    with torch.no_grad():
-        compiled(torch.ones(2, 512))
-    (made,) = set(live) - before
-    values = sorted(made.executable.cached_values.items())
-    assert len(values) == 5 and sum(size for _, size in values) >= 5 << 20
-    assert values[-1][0] + values[-1][1] - values[0][0] < (5 << 20) + 4096
-
-
 def test_weights_that_change_before_each_call_are_packed_for_that_call():
     """But for one that stays, and again kept once the others stay too."""
     model = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(5)))

@@ -2,7 +2,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import backend_stats, check, compile_fresh, normal
+from harness import backend_stats, check, compile_fresh, gradients, normal
 
 parts = pytest.importorskip("hologram_torch.capture.parts")
 
@@ -35,12 +35,7 @@ def native(function, inputs, **options):
 
 def trained(function, inputs):
     """So do the gradients."""
-    results = []
-    for call in (compile_fresh(function, dynamic=False), function):
-        leaves = [t.detach().clone().requires_grad_() for t in inputs]
-        out = call(*leaves)
-        results.append((out.detach(), *torch.autograd.grad(out, leaves, normal(*out.shape, seed=7))))
-    check(*results, strides=False)
+    check(gradients(compile_fresh(function, dynamic=False), inputs), gradients(function, inputs), strides=False)
     assert backend_stats()["fallback_ops"] == {}
 
 
@@ -67,16 +62,6 @@ def test_gradients_of_adaptive_means(dtype):
     same("_adaptive_avg_pool2d_backward", normal(2, 3, 5, 4), x.float().contiguous(memory_format=LAST))
     same("_adaptive_avg_pool2d_backward", normal(0, 3, 5, 4, dtype=dtype), x[:0])
     same("_adaptive_avg_pool3d_backward", normal(2, 4, 3, 2, dtype=dtype), normal(2, 9, 6, 5, dtype=dtype))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_gradients_of_repeated_edges(dtype):
-    for pad in ((2, 3), (0, 0), (-2, 3), (1, -4), (-1, -2)):
-        same("replication_pad1d_backward", normal(2, 3, 9 + sum(pad), dtype=dtype), normal(2, 3, 9, dtype=dtype), pad)
-    same("replication_pad1d_backward", normal(3, 6, dtype=dtype), normal(3, 1, dtype=dtype), (2, 3))
-    same("replication_pad2d_backward", normal(2, 3, 12, 7, dtype=dtype), normal(2, 3, 9, 8, dtype=dtype), (1, -2, 1, 2))
-    image = normal(3, 9, 8, 5, dtype=dtype)
-    same("replication_pad3d_backward", normal(3, 12, 7, 7, dtype=dtype), image, (1, 1, 1, -2, 1, 2))
 
 
 def test_gradient_of_what_a_mask_receives():
@@ -136,14 +121,6 @@ def test_compiled_parts_are_native():
     trained(lambda x, y: torch.cdist(x, y), (normal(5, 4), normal(6, 4, seed=1)))
     x, y = normal(2)
     native(lambda x, i, y: x.index_reduce(0, i, y, "mean"), (x, torch.tensor([0]), y))
-
-
-def test_sizes_known_at_run_time():
-    """What needs known sizes is left to PyTorch."""
-    compiled = compile_fresh(lambda x: F.adaptive_max_pool2d(x, (5, 4)), dynamic=True)
-    for rows in (13, 17, 22):
-        x = normal(2, 3, rows, 10)
-        check(compiled(x), F.adaptive_max_pool2d(x, (5, 4)))
 
 
 SPECIAL = ("i0", "i0e", "i1", "i1e", "erfcx", "log_ndtr")

@@ -195,31 +195,3 @@ def test_rows_of_anything():
         torch.testing.assert_close(got[3] * 1e20, got[4], rtol=1e-3, atol=1e-3)
         torch.testing.assert_close(got[1], 5 * layer.weight.sum(1), rtol=1e-3, atol=1e-3)
     assert layer(torch.randn(0, 16)).shape == (0, 8) and layer(torch.randn(16)).shape == (8,)
-
-
-def correlation(x, y):
-    """Spearman's."""
-    return float(torch.corrcoef(torch.stack([v.argsort().argsort().double() for v in (x, y)]))[0, 1])
-
-
-@torch.no_grad()
-def test_minilm_over_the_collection():
-    """Similarities of all pairs of texts, beside float32's."""
-    demo = pytest.importorskip("hologram_torch.demo.search")
-    try:
-        tokenizer, encoder = demo.load()
-    except ImportError as error:
-        pytest.skip(str(error))
-    texts = [f"{p.title}. {p.text}" for p in demo.read("passages.txt")][:12]
-    batch = tuple(x[:, :32] for x in demo.tokenize(tokenizer, texts))
-    upper = torch.triu_indices(len(texts), len(texts), 1)
-
-    def similarities(vectors):
-        return (vectors @ vectors.t())[upper[0], upper[1]]
-
-    exact, size = similarities(encoder(*batch)), stored(encoder).tell()
-    for mode, least, most, share in (("dynamic-int8", 0.99, 0.03, 0.26), ("weight-int4", 0.85, 0.15, 0.21)):
-        narrow = quantize(encoder, mode)
-        got = similarities((hologram_torch.freeze(narrow, batch) if mode == "dynamic-int8" else narrow)(*batch))
-        assert correlation(got, exact) > least and (got - exact).abs().max() < most, mode
-        assert stored(narrow).tell() < share * size

@@ -97,18 +97,6 @@ def test_a_linear_layer_is_a_product_of_bytes(rows, dtype, zero, zeros):
     torch.testing.assert_close(compiled(made, reproducible=True)(x), got, rtol=1e-5, atol=1e-5)
 
 
-def test_tokens_with_scales_of_their_own():
-    x, w = torch.randint(-128, 128, (5, 30, 64), dtype=torch.int8), torch.randint(-128, 128, (33, 64), dtype=torch.int8)
-    scales, offsets, columns = torch.rand(5, 30, 1), torch.randint(-20, 20, (5, 30, 1)), torch.rand(33)
-
-    def run(x, scales, offsets, w, columns):
-        x = ops.dequantize_per_token(x, scales, offsets, -128, 127, torch.int8, torch.float32)
-        return torch.nn.functional.linear(x, ops.dequantize_per_channel(w, columns, None, 0, -128, 127, torch.int8))
-
-    sums = (x.long() - offsets) @ w.long().t()
-    assert torch.equal(compiled(run)(x, scales, offsets, w, columns), sums.float() * scales * columns)
-
-
 def test_sums_that_32_bits_cannot_hold_are_float32():
     k = 33026
     x, w = torch.full((10, k), 255, dtype=torch.uint8), torch.full((k, 16), 255, dtype=torch.uint8)

@@ -97,23 +97,6 @@ def test_a_step_is_one_kernel(kind, dtype, monkeypatch):
         assert sum(not s["cached"] for s in forward) == 1 and len(forward[-1]["slots"]) == len(inference[-1]["slots"]) + 4
 
 
-def test_length_and_batch_may_change():
-    layer = make("lstm_deep").eval()
-    compiled = compile_fresh(layer, dynamic=True)
-    with torch.no_grad():
-        for shape in ((4, 3, 6), (9, 2, 6), (5, 70, 6)):
-            check(compiled(normal(*shape)), layer(normal(*shape)), strides=False)
-    native()
-
-
-def test_dropout_between_layers():
-    layer = torch.nn.GRU(6, 40, 2, dropout=0.5)
-    compiled, x = compile_fresh(layer), normal(5, 3, 6)
-    first, second = compiled(x)[0], compiled(x)[0]
-    assert not torch.equal(first, second)
-    assert torch.equal(compile_fresh(layer.eval())(x)[0], compile_fresh(layer)(x)[0])
-
-
 @pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
 def test_packed_sequences_are_right(kind):
     layer, x, lengths = kind(6, 5, 2), normal(7, 3, 6), torch.tensor([7, 3, 5])

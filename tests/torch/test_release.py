@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 import torch
-from harness import module
 from torch import nn
 
 hologram_torch = pytest.importorskip("hologram_torch")
@@ -141,41 +140,6 @@ def test_what_others_read_stays():
         frozen = hologram_torch.freeze(model, (i,), release_weights=True)
         assert frozen.released == {} and torch.equal(frozen(i), expected)
         assert model(i).shape == (96, 32)
-
-
-def test_what_is_computed_from_a_weight_alone_is_kept():
-    @module(layer=lambda: nn.Linear(64, 64, bias=False), scale=lambda: nn.Parameter(torch.linspace(1, 2, 64)))
-    def Scaled(self, x):
-        return x @ (self.layer.weight * self.scale) + self.layer.weight.mean()
-
-    model = Scaled().eval()
-    with torch.no_grad():
-        expected = hologram_torch.freeze(model, (X,))(X)
-        frozen = hologram_torch.freeze(model, (X,), release_weights=True)
-        assert "layer.weight" in frozen.released and torch.equal(frozen(X), expected)
-
-
-def test_weights_of_winograds_method_are_released():
-    def make():
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            model = nn.Sequential(nn.Conv2d(32, 48, 3, padding=1), nn.ReLU(), nn.Conv2d(48, 32, 3, padding=1, bias=False)).eval()
-        with torch.no_grad():
-            model[2].weight[3, 4, 1, 1] = float("inf")
-        return model
-
-    image = torch.linspace(-2, 2, 32 * 28 * 28).sin().reshape(1, 32, 28, 28)
-    bright = image.clone()
-    bright[0, 3, 9, 11], bright[0, 8, 20, 20] = float("inf"), float("nan")
-    model = make()
-    kept = hologram_torch.freeze(make(), (image,))
-    frozen = hologram_torch.freeze(model, (image,), release_weights=True)
-    assert frozen.released == {"0.weight": 32 * 48 * 9 * 4, "2.weight": 32 * 48 * 9 * 4}
-    with torch.no_grad():
-        for x in (image, bright):
-            torch.testing.assert_close(frozen(x), kept(x), rtol=0, atol=0, equal_nan=True)
-            finite = make()(x).isfinite()
-            assert torch.equal(frozen(x).isfinite(), finite) and finite.any() and not finite.all()
 
 
 def test_what_is_held_elsewhere_is_not_counted():

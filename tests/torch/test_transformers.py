@@ -153,40 +153,6 @@ def test_generate_with_a_growing_cache():
     assert stats["failed_graphs"] == 0 and stats["fallback_ops"] == {}
 
 
-def test_fail_on_recompile_after_a_marked_range():
-    """Serving in a fixed stance: every size of the range is compiled before, another dtype is an error, not a compilation."""
-    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
-    x = torch.randn(4, 8)
-    torch._dynamo.mark_dynamic(x, 0)
-    compiled = compile_fresh(model)
-    with torch.no_grad():
-        compiled(x)
-        with torch.compiler.set_stance("fail_on_recompile"):
-            for n in (2, 9, 64):
-                x = torch.randn(n, 8)
-                torch.testing.assert_close(compiled(x), model(x))
-            with pytest.raises(RuntimeError, match="[Rr]ecompil"):
-                compiled(torch.randn(4, 8, 1).squeeze(-1).double())
-
-
-def test_regional_compilation_shares_one_graph():
-    """As diffusers' compile_repeated_blocks does: each block is compiled, and they are one graph."""
-
-    @module(layer=lambda: torch.nn.Linear(8, 8))
-    def Block(self, x):
-        return x + torch.relu(self.layer(x))
-
-    model = torch.nn.Sequential(*(Block() for _ in range(4))).eval()
-    x = torch.randn(2, 8)
-    with torch.no_grad():
-        expected = model(x)
-        compile_fresh(model)  # counters from zero
-        for block in model:
-            block.compile(backend=BACKEND, fullgraph=True)
-        torch.testing.assert_close(model(x), expected)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
-
-
 @pytest.fixture
 def exporters():
     if not hasattr(pytest.importorskip("transformers.exporters", exc_type=ImportError), "register_backend"):
@@ -221,16 +187,3 @@ def test_exported_encoder(exporters, tmp_path):
         loaded.runners["model"](input_ids=inputs["input_ids"])
     with pytest.raises(ValueError, match="runs on the CPU"):
         loaded.to("cuda")
-
-
-def test_exported_encoder_in_bfloat16(exporters):
-    """NumPy has no such dtype: tensors go in and out by their bits."""
-    from transformers.exporters import AutoHfExporter
-
-    model = bert().bfloat16()
-    inputs = {"inputs_embeds": torch.randn(2, 7, model.config.hidden_size).bfloat16()}
-    exported = AutoHfExporter.from_config(exporters.HologramConfig()).export(model, inputs, exporters.HologramConfig())
-    with torch.no_grad():
-        actual, expected = exported(**inputs).last_hidden_state, model(**inputs).last_hidden_state
-    assert actual.dtype == torch.bfloat16
-    torch.testing.assert_close(actual, expected, rtol=5e-2, atol=5e-2)
