@@ -428,4 +428,4 @@ def write_out(result: Any, out: Any, casting: str, where: Any = True) -> Any:
 
 
 HOOKS.update(set=set_item, written=write_argument, out=write_out, viewed=note_view, view=View, fill=fill, part=part_by_numpy)
-HOOKS.update(half=note_half, set_part=set_half)
+HOOKS.update(half=note_half, set_part=set_half, by_numpy=by_numpy)

@@ -8,8 +8,8 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from hologram import _assignment, _products, _series, _shapes, _tables, numpy_functions  # noqa: F401  (they fill the tables)
 from hologram import _core, _creation, _dump, _selection, _steps
+from hologram._registry import HOOKS
 from hologram._straight import Parted
 from hologram.trace import Array, Dim, TraceError
 
@@ -173,7 +173,7 @@ def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]
         value = int(value) if isinstance(value, Dim) else _selection.chosen(value)
         if isinstance(value, Array) and value.tracer is not tracer:
             raise TraceError("hologram.jit: a value of another trace was returned")
-        value = _creation.plain(_assignment.by_numpy(value) if type(tracer) is _steps.Recorder else value)
+        value = _creation.plain(HOOKS["by_numpy"](value) if type(tracer) is _steps.Recorder else value)
         values[i] = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
     return tracer, nesting, values
 

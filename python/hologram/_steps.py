@@ -630,6 +630,3 @@ def write_results(values: list[Any], out: tuple[Any, ...]) -> list[Any]:
             raise ValueError("hologram.jit: out must be writable, and of the result's dtype and shape")
         target[...] = value
     return list(out)
-
-
-HOOKS.update(object=Stateful, function=function_call, ufunc=ufunc_call, attribute=attribute)
