@@ -485,6 +485,18 @@ TEST_F(PlanTest, ReadersOfAParameterComeBeforeItsUpdate) {
   EXPECT_LE(last_read, write);
 }
 
+TEST_F(PlanTest, SumsOverTapsUponTapsArePlannedInTimeOfTheirNodes) {
+  Value x = input({16, 16});  // a layer reads the one before at four places, the first at 4^12
+  for (int layer = 0; layer < 12; ++layer) {
+    const Value padded = g.pad(g.reshape(g.permute(x, {1, 0}), {8, 32}), {0, 0}, {9, 33}, 0);
+    auto tap = [&](int64_t row, int64_t column) { return g.slice(padded, {row, column}, {8, 32}, {1, 1}); };
+    x = g.binary(Op::add, g.binary(Op::mul, tap(0, 0), tap(0, 1)), g.binary(Op::mul, tap(1, 0), tap(1, 1)));
+    x = g.unary(Op::tanh, g.reshape(x, {16, 16}));
+    output(g.reduce(Op::reduce_sum, x, {1}));
+  }
+  EXPECT_GE(runs(plan()), 12);
+}
+
 TEST_F(PlanTest, BuffersThatAreLiveTogetherNeverShareMemory) {
   Value x = input({96, 96});
   for (int i = 0; i < 6; ++i) {

@@ -229,16 +229,20 @@ bool Clustering::reduces_columns(Value v, const Member& m) const {
   auto visit = [&](Value leaf, const Index& index) {
     const Expr some = numel(leaf->shape);
     if (some.is_const() && all.is_const() && 16 * some.constant_value() < all.constant_value())
-      return;  // weights, which many elements share
+      return;                       // weights, which many elements share
     if (leaf->is(Op::dot_general))  // of one column a group: the groups lie densest
       ++(result_axis(index[index.size() > 2 && leaf->shape.back().is(1) ? index.size() - 3
-                                                                         : index.size() - 1])
+                                                                        : index.size() - 1])
              ? columns
              : rows);
     else if (leaf->is(Op::parameter) && leaf->rank() > 2)
       ++(result_axis(offset_of(index, leaf->attrs.exprs)) ? columns : rows);
   };
-  auto inside = [](Value x) { return ir::is_elementwise(x->op) || ir::is_movement(x->op); };
+  // Through each root once: taps of convolutions upon taps read it at ever more places.
+  std::set<Value> crossed;
+  auto inside = [&](Value x) {
+    return (ir::is_elementwise(x->op) || ir::is_movement(x->op)) && crossed.insert(x).second;
+  };
   Value x = v->input();
   if (x->is(Op::parameter) || (root_[x->id] && !inside(x)))
     visit(x, m.operand);
