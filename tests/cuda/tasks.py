@@ -263,7 +263,7 @@ def functions(setting: Setting, programs: Programs) -> Iterator[Task]:
 
     few = ["--count", "1024", "--blocks", "2", "--functions", "exp,neg"] if setting.dry else []
     for dtype in ("bf16", "f16", "f32"):
-        command = [setting.python, ROOT / "tests/cuda/functions.py", "--types", dtype, "--seconds", "40"]
+        command = [setting.python, ROOT / "bench/conformance/device_functions.py", "--types", dtype, "--seconds", "40"]
         command += ["--json", "{folder}/functions.json"]
         yield Task(f"functions of {dtype}", "functions", [*command, *few], setting.unwatched(), 75, read=read, stops=True)
 

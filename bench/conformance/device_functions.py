@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# tests/cuda/functions.py: functions of one number on all inputs, a device's results beside the CPU's
+# bench/conformance/device_functions.py: functions of one number on all inputs, a device's results beside the CPU's
 """Computes every operation of one float on a device and on the CPU, whose bits are promised to be the same (NaNs are one).
 
-    python tests/cuda/functions.py --seconds 300 --json functions.json
-    python tests/cuda/functions.py --functions 'exp*,cast_bf16' --types f32
+    python bench/conformance/device_functions.py --seconds 300 --json functions.json
+    python bench/conformance/device_functions.py --functions 'exp*,cast_bf16' --types f32
 
 Each block of inputs is spread over the whole type: of 2^24 numbers of 32 bits, or of all 2^16 of 16 bits. Results stay where they were
 computed; there rows of 256 of them become sums with a weight for each place, and only sums that differ send for their row. One block of
