@@ -1,5 +1,6 @@
 // tests/backend_cuda/backend_test.cpp: the backend over the fake driver: errors, faults, streams
 #include "backend/cuda/faults.h"
+#include "backend/cuda/kernel.h"
 #include "codegen/product_tails.h"
 #include "cuda_test.h"
 
@@ -180,6 +181,25 @@ TEST_F(CudaBackend, WordsOfFaultsStayWithTheCaptureThatHasThem) {
   EXPECT_NE(others[0].address(), others[1].address());
   for (const cuda::Faults& other : others) EXPECT_NE(other.address(), captured);
   EXPECT_EQ(counted("pinned"), pinned);
+  runtime().device()->free_stream(stream);
+}
+
+// A kernel may go while a call of it is under way: its module does when the next one is loaded.
+TEST_F(CudaBackend, ModulesWhoseKernelsAreThroughAreUnloaded) {
+  const cuda::DeviceContext& device = cuda::device_context();
+  const cuda::Current here(device);
+  const std::string ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry hologram_kernel()\n{\n  ret;\n}\n";
+  Stream stream = runtime().device()->make_stream();
+  const auto leave = [&] {
+    const auto loaded = cuda::load_module(device, {}, {.code = ptx, .facts = {}});
+    auto* on = static_cast<cuda::CuStream>(stream);
+    EXPECT_EQ(device.driver.launch(loaded->function, 1, 1, 1, 32, 1, 1, 0, on, nullptr, nullptr), 0);
+  };
+  leave();
+  const int64_t loaded = counted("modules");  // that one waits for the next
+  for (int k = 0; k < 3; ++k) leave();
+  EXPECT_EQ(counted("modules"), loaded);
+  runtime().device()->wait(stream);
   runtime().device()->free_stream(stream);
 }
 

@@ -141,6 +141,15 @@ class CudaBackend : public CudaDevice {
   }
 };
 
+// The same on a device of capability 9.0.
+class CudaBackend90 : public CudaBackend {
+ protected:
+  void SetUp() override {
+    CudaBackend::SetUp();
+    if (!IsSkipped()) inject("capability", 90);
+  }
+};
+
 // Kernels through an assembler that makes what the fake driver loads, and a disk cache of their
 // own.
 class CudaCubins : public CudaBackend {

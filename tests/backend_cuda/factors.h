@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -42,23 +41,17 @@ struct Factors {
     fill([&] { return static_cast<float>((611 * ++number) % range - range / 2); });
   }
 
-  uint32_t bits_of(float x) const {
-    const auto bits = std::bit_cast<uint32_t>(x);
-    if (type == "f32") return bits;
-    if (type == "bf16") return bits >> 16;
-    if (type != "f16") return static_cast<uint32_t>(static_cast<int32_t>(x));
-    const uint32_t exponent = bits >> 23 & 255;  // of numbers that are not too small
-    return exponent == 0 ? 0 : (bits >> 16 & 0x8000) | (exponent - 112) << 10 | (bits >> 13 & 1023);
-  }
   /// A factor as it lies, behind `shift` elements.
   std::vector<std::byte> laid(bool of_right, size_t shift = 0) const {
     const std::vector<float>& from = of_right ? right : left;
     const int64_t count = of_right ? depth : m, columns = of_right ? n : depth;
-    const size_t size = type == "f32" ? 4 : type.ends_with("16") ? 2 : 1;
+    const DType t = *dtype_from_name(type);
+    const auto size = static_cast<size_t>(size_of(t));
     std::vector<std::byte> out((from.size() + shift) * size);
     for (int64_t i = 0; i < count; ++i)
       for (int64_t j = 0; j < columns; ++j) {
-        const uint32_t bits = bits_of(from[static_cast<size_t>(i * columns + j)]);
+        const float x = from[static_cast<size_t>(i * columns + j)];
+        const uint64_t bits = is_float(t) ? ir::bits_of(t, static_cast<double>(x)) : ir::bits_of_integer(t, static_cast<int64_t>(x));
         const auto at = static_cast<size_t>(by_columns[of_right] ? j * count + i : i * columns + j);
         std::memcpy(&out[(at + shift) * size], &bits, size);
       }

@@ -1,7 +1,6 @@
 // tests/backend_cuda_90/attention_test.cpp: attention by warpgroups
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 #include <random>
 #include <regex>
@@ -16,32 +15,8 @@
 namespace hologram::test {
 namespace {
 
-class CudaWideAttention : public CudaBackend {
- protected:
-  void SetUp() override {
-    CudaBackend::SetUp();
-    inject("capability", 90);
-  }
-};
-
-// On a GPU too.
-using CudaWideAttentionDevice = CudaDevice90;
-
-double half_value(uint16_t bits, DType type) {
-  if (type == DType::bf16) return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
-  const int e = bits >> 10 & 31, m = bits & 1023;
-  const double x = e == 0 ? std::ldexp(m, -24) : e == 31 ? (m ? NAN : INFINITY) : std::ldexp(1024 + m, e - 25);
-  return bits >> 15 ? -x : x;
-}
-
-uint16_t half_of(double x, DType type) {  // of numbers in (-4, 4), towards zero
-  if (type == DType::bf16) return static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(x)) >> 16);
-  const double a = std::fabs(x);
-  const auto sign = static_cast<uint16_t>(x < 0 ? 0x8000 : 0);
-  if (a < std::ldexp(1.0, -14)) return sign;
-  const int e = std::ilogb(a);
-  return static_cast<uint16_t>(sign | (e + 15) << 10 | (static_cast<int>(std::ldexp(a, 10 - e)) - 1024));
-}
+using CudaWideAttention = CudaBackend90;
+using CudaWideAttentionDevice = CudaDevice90;  // on a GPU too
 
 using Data = std::vector<std::vector<std::byte>>;
 
@@ -54,19 +29,10 @@ Data data_of(const atlas::Program& program, const attentions::Case& c, unsigned 
     const int64_t count = b.extent.eval(symbols);
     out.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
     for (int64_t n = 0; n < count; ++n) {
-      std::byte* to = out.back().data() + n * size_of(b.dtype);
       const double x = number(random);
-      if (b.access == atlas::Access::write) {
-        std::fill_n(to, size_of(b.dtype), std::byte{0xff});
-      } else if (b.dtype == DType::b8) {  // the first row keeps nothing
-        *to = std::byte{n >= c.keys && x > -1};
-      } else if (b.dtype == DType::f32) {
-        const auto f = static_cast<float>(x);
-        std::memcpy(to, &f, 4);
-      } else {
-        const uint16_t bits = half_of(x, b.dtype);
-        std::memcpy(to, &bits, 2);
-      }
+      const bool written = b.access == atlas::Access::write, kept = n >= c.keys && x > -1;  // the first row keeps nothing
+      const uint64_t bits = written ? ~uint64_t{0} : b.dtype == DType::b8 ? uint64_t{kept} : ir::bits_of(b.dtype, x);
+      std::memcpy(out.back().data() + n * size_of(b.dtype), &bits, static_cast<size_t>(size_of(b.dtype)));
     }
   }
   return out;
@@ -81,15 +47,9 @@ Data run_on(Runtime& runtime, const atlas::Program& program, const attentions::C
 std::vector<double> numbers(const std::vector<std::byte>& data, DType type) {
   std::vector<double> out;
   for (size_t at = 0; at < data.size(); at += static_cast<size_t>(size_of(type))) {
-    if (type == DType::f32) {
-      float f;
-      std::memcpy(&f, &data[at], 4);
-      out.push_back(static_cast<double>(f));
-    } else {
-      uint16_t bits;
-      std::memcpy(&bits, &data[at], 2);
-      out.push_back(half_value(bits, type));
-    }
+    uint64_t bits = 0;
+    std::memcpy(&bits, &data[at], static_cast<size_t>(size_of(type)));
+    out.push_back(ir::as_double(type, bits));
   }
   return out;
 }

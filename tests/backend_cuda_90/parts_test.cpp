@@ -9,16 +9,8 @@
 namespace hologram::test {
 namespace {
 
-class CudaWideParts : public CudaBackend {
- protected:
-  void SetUp() override {
-    CudaBackend::SetUp();
-    inject("capability", 90);
-  }
-};
-
-// On a GPU too; the sizes are those of four multiprocessors.
-using CudaWidePartsDevice = CudaDevice90;
+using CudaWideParts = CudaBackend90;
+using CudaWidePartsDevice = CudaDevice90;  // on a GPU too; the sizes are those of four multiprocessors
 
 // By the wide kernel, and by one that adds up parts.
 std::vector<float> run_cut(Runtime& runtime, const Factors& f, int64_t parts = 2) {

@@ -5,16 +5,8 @@
 namespace hologram::test {
 namespace {
 
-class CudaWideTerms : public CudaBackend {
- protected:
-  void SetUp() override {
-    CudaBackend::SetUp();
-    inject("capability", 90);
-  }
-};
-
-// On a GPU too.
-using CudaWideTermsDevice = CudaDevice90;
+using CudaWideTerms = CudaBackend90;
+using CudaWideTermsDevice = CudaDevice90;  // on a GPU too
 
 TEST_F(CudaWideTermsDevice, MultiplyIntegersExactly) {
   for (const bool left : {false, true})

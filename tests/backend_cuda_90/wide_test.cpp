@@ -6,16 +6,8 @@
 namespace hologram::test {
 namespace {
 
-class CudaWide : public CudaBackend {
- protected:
-  void SetUp() override {
-    CudaBackend::SetUp();
-    inject("capability", 90);
-  }
-};
-
-// On a GPU too.
-using CudaWideDevice = CudaDevice90;
+using CudaWide = CudaBackend90;
+using CudaWideDevice = CudaDevice90;  // on a GPU too
 
 // A GPU has many more multiprocessors than the emulator: so many times the rows and columns.
 int64_t scale(bool wide) { return wide && !small_device() ? 8 : 1; }

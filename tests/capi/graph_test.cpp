@@ -20,13 +20,6 @@ class Graphs : public DeviceTest {
   std::string shape(hologram_handle t) {
     return text([&](auto... a) { return hologram_tensor_shape(t, a...); });
   }
-  hologram_handle compile(const char* source) {
-    hologram_handle g = 0, e = 0;
-    EXPECT_OK(hologram_graph_parse(source, &g));
-    EXPECT_OK(hologram_graph_compile(exec, g, 0, &e));
-    EXPECT_OK(hologram_graph_cleanup(g));
-    return e;
-  }
 };
 
 HOLOGRAM_ON_EVERY_DEVICE(Graphs);

@@ -8,13 +8,6 @@ namespace {
 
 class Streams : public DeviceTest {
  protected:
-  hologram_handle compile(const char* source) {
-    hologram_handle g = 0, e = 0;
-    EXPECT_OK(hologram_graph_parse(source, &g));
-    EXPECT_OK(hologram_graph_compile(exec, g, 0, &e));
-    EXPECT_OK(hologram_graph_cleanup(g));
-    return e;
-  }
   hologram_handle stream() {
     hologram_handle s = 0;
     EXPECT_OK(hologram_stream_create(exec, &s));

@@ -51,6 +51,13 @@ class CapiTest : public testing::Test {
     EXPECT_OK(hologram_buffer_to_bytes(exec, h, out.data(), bytes, nullptr));
     return out;
   }
+  hologram_handle compile(const char* source) {
+    hologram_handle g = 0, e = 0;
+    EXPECT_OK(hologram_graph_parse(source, &g));
+    EXPECT_OK(hologram_graph_compile(exec, g, 0, &e));
+    EXPECT_OK(hologram_graph_cleanup(g));
+    return e;
+  }
   /// A tensor's elements in row-major order.
   template <class T = float>
   std::vector<T> elements(hologram_handle t) {

@@ -130,7 +130,7 @@ def test_hostile_changes_with_right_checksums_end_in_errors_or_results(path, tmp
     sections = {(begin, end): digest(content[begin:end]) for begin, end in graphs}
     assert all(content[index:].count(hashed) == 1 for hashed in sections.values())
     draw, broken, ended = random.Random(1), tmp_path / "broken.holo", {"refused": 0, "ran": 0}
-    for _ in range(1500):
+    for _ in range(600):
         changed = bytearray(content)
         begin, end = draw.choice([*graphs, (index, len(content))])
         for _ in range(draw.choice((1, 1, 2))):
@@ -145,4 +145,4 @@ def test_hostile_changes_with_right_checksums_end_in_errors_or_results(path, tmp
             ended["ran"] += 1
         except (hologram.HologramError, NotImplementedError, ValueError, TypeError, MemoryError):
             ended["refused"] += 1
-    assert ended["refused"] > 1000 and ended["ran"] > 5, ended
+    assert ended["refused"] > 400 and ended["ran"] > 2, ended
