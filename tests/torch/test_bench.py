@@ -11,17 +11,14 @@ import pytest
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
-import architecture_list  # noqa: E402
 import architectures  # noqa: E402
 import bars  # noqa: E402
 import cases  # noqa: E402
 import limited  # noqa: E402
-import limits  # noqa: E402
 import peers  # noqa: E402
 import report  # noqa: E402
 import session  # noqa: E402
 import tiles  # noqa: E402
-import turns  # noqa: E402
 import worker  # noqa: E402
 
 
@@ -68,19 +65,6 @@ def test_the_table_for_people():
     ]
     results["cases"]["a"]["limit"] = {"seconds": 0.9 * 1.2e-5, "bound": "L2"}
     assert report.markdown(results, {"a": "addition"}).splitlines()[2].endswith("| 2.00× (eager) | 80 % (L2) |")
-
-
-def test_the_limit_of_a_case_is_its_arithmetic_or_its_traffic():
-    import hologram_torch
-    from hologram.limits import Level, Limits
-
-    weights = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64, bias=False)).eval()
-    work = limits.work_of(hologram_torch.explain(weights, torch.randn(32, 64)).graphs)
-    assert work["bytes"] == 4 * (2 * 32 * 64 + 2 * 64 * 64 + 64) and set(work["flop"]) == {"f32"}
-    assert 2 * 2 * 32 * 64 * 64 <= work["flop"]["f32"] < 1.2 * 2 * 2 * 32 * 64 * 64
-    machine = Limits("p", 2, {"float32": 1e12}, (Level("L1", 1 << 20, 1e12, 1e12, 1e12),))
-    assert limits.least_seconds(work, machine) == (work["flop"]["f32"] / 1e12, "arithmetic")
-    assert limits.least_seconds({"flop": {"f32": 1}, "bytes": 1000}, machine) == (1e-9, "L1")
 
 
 def test_slower_than_before_means_by_medians_and_by_fastest_blocks():
@@ -155,12 +139,6 @@ def test_a_step_is_right_where_it_is_no_further_from_the_truth_than_some_of_eage
     assert set(ulp.tolist()) == {0.0, -(2.0**-23), 2.0**-23}
 
 
-def test_an_architecture_is_compared():
-    pytest.importorskip("transformers")
-    row = architectures.measure("qwen3", architecture_list.architectures("transformers")["qwen3"], False, 0.05)
-    assert row["right"] and row["difference"] < 1e-5 and row["fallback"] == [] and row["error"] is None and row["ratio"] > 0
-
-
 class Scaled(torch.nn.Module):
     """Compiled, it gives `factor` times what eager does, or rounds to `factor` times the unit `rough` in float32; with `batch` it trains,
     on two images alone."""
@@ -210,11 +188,3 @@ def test_an_architecture_that_ends_its_process_costs_that_one_only(monkeypatch, 
     assert architectures.summary([late, fine]) == 0
     out = capsys.readouterr().out
     assert "slower than eager: 1" in out and "without a result: 2" in out and "1 architectures, 1 right" in out
-
-
-def test_turns_pair_what_followed_each_other():
-    # The machine took twice as long in the second turn; the second peer is the better one in most.
-    taken = turns.Turns({"ours": [1.0, 2.0, 1.0], "a": [3.0, 6.0, 3.0], "b": [2.0, 4.0, 9.0]})
-    assert taken.fastest() == {"ours": 1.0, "a": 3.0, "b": 2.0}
-    assert taken.median(["a", "b"], "ours") == 2.0
-    assert taken.ratio(["a"], "ours") == "3.00 (3.00…3.00)" and taken.ratio([], "ours") == ""

@@ -383,7 +383,6 @@ RESIZES = {
     "recomputed": {"scale_factor": 1.3, "mode": "bilinear", "recompute_scale_factor": True},
     "antialias": {"size": (5, 6), "mode": "bilinear", "antialias": True},
     "nearest": {"scale_factor": 2},
-    "nearest apart": {"scale_factor": (3, 0.5)},
     "nearest size": {"size": (3, 40)},
     "nearest exact": {"scale_factor": (1 / 3, 2), "mode": "nearest-exact"},
     "nearest uneven": {"scale_factor": (2.3, 0.6)},

@@ -11,17 +11,13 @@ TABLE = {
     "embedding": (lambda at, n: (at, torch.randn(n, 20)), lambda i, x: aten.embedding_dense_backward(x, i, 9, 2, False)),
     "index_add": (lambda at, n: (torch.randn(9, 3), at, torch.randn(n, 3)), lambda x, i, y: x.index_add(0, i, y, alpha=2)),
     "index_copy": (lambda at, n: (torch.randn(2, 9), at, torch.randn(2, n)), lambda x, i, y: x.index_copy(1, i, y)),
-    "index_fill": (lambda at, n: (torch.randn(9, 5), at), lambda x, i: x.index_fill(0, i, 1.5)),
     "index_put": (lambda at, n: (torch.randn(9, 12), at, torch.randn(n, 12)), lambda x, i, y: x.index_put([i], y, accumulate=True)),
     "index_reduce": (lambda at, n: (torch.randn(9, 2), at, torch.randn(n, 2)), lambda x, i, y: x.index_reduce(0, i, y, "amax")),
     "halves": (lambda at, n: (torch.randn(9, 9).bfloat16(), at, torch.randn(n, 9).bfloat16()), lambda x, i, y: x.index_add(0, i, y)),
     "scatter_add": (lambda at, n: (torch.randn(2, 9), at.expand(2, n).clone(), torch.randn(2, n)), lambda x, i, y: x.scatter_add(1, i, y)),
     "scatter": (lambda at, n: (torch.randn(9, 2), at.reshape(n, 1), torch.randn(n, 1)), lambda x, i, y: x.scatter(0, i, y)),
-    "products": (lambda at, n: (torch.randn(9), at, torch.randn(n)), lambda x, i, y: x.scatter_reduce(0, i, y, "prod", include_self=False)),
-    "means": (lambda at, n: (torch.randn(9), at, torch.randn(n)), lambda x, i, y: x.scatter_reduce(0, i, y, "mean")),
     "counts": (lambda at, n: (torch.zeros(9, dtype=torch.int64), at), lambda x, i: x.scatter_add(0, i, torch.ones_like(i))),
-    "put": (lambda at, n: (torch.randn(3, 3), at, torch.randn(n)), lambda x, i, y: x.put(i, y, accumulate=True)),
-    "histc": (lambda at, n: (torch.rand(n),), lambda x: torch.histc(x, 5, 0, 1)),
+    "products": (lambda at, n: (torch.randn(9), at, torch.randn(n)), lambda x, i, y: x.scatter_reduce(0, i, y, "prod", include_self=False)),
 }  # fmt: skip
 
 
