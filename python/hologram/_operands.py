@@ -35,18 +35,17 @@ def aligned(tracer: Tracer, node: Any, shape: list[Any]) -> Any:
 
 
 def broadcast_shape(tracer: Tracer, *shapes: Any) -> list[Any]:
-    rank = max(len(s) for s in shapes)
-    out: list[Any] = []
-    for i in range(rank):
-        sizes = [s[i - rank + len(s)] for s in shapes if i - rank + len(s) >= 0]
-        sizes = [n for n in sizes if not (isinstance(n, int) and n == 1)]
-        if not sizes:
-            out.append(1)
-            continue
-        for n in sizes[1:]:
-            if tracer.dim(sizes[0]) != tracer.dim(n):
+    rank = max(map(len, shapes))
+    out: list[Any] = [1] * rank
+    for shape in shapes:
+        for i, n in enumerate(shape, rank - len(shape)):
+            have, whole = out[i], isinstance(n, int)
+            if n is have or (whole and n == 1):
+                continue
+            if not (isinstance(have, int) and have == 1) and tracer.dim(have) != tracer.dim(n):
                 raise ValueError(f"operands could not be broadcast together: {[tuple(map(str, s)) for s in shapes]}")
-        out.append(next((n for n in sizes if isinstance(n, int)), sizes[0]))
+            if whole or (isinstance(have, int) and have == 1):
+                out[i] = n
     return out
 
 

@@ -324,7 +324,8 @@ class Tracer:
 
     def settle(self, node: Any, sizes: list[Any]) -> Any:
         """The node with these sizes, which guards have made equal to its own."""
-        if all(_core.provably_equal(n, m) for n, m in zip(node.shape, sizes)):
+        have = node.shape
+        if have == sizes or all(_core.provably_equal(n, m) for n, m in zip(have, sizes)):
             return node
         return self.graph.slice(node, [0] * len(sizes), sizes, [1] * len(sizes))
 

@@ -73,7 +73,7 @@ class Builder(GraphBuilder):
 
 def plain(sizes):
     """Sizes as ints and expressions."""
-    return [n.expr if isinstance(n, Dim) else n if not isinstance(n, np.integer) else int(n) for n in sizes]
+    return [n if type(n) is int else n.expr if isinstance(n, Dim) else int(n) if isinstance(n, np.integer) else n for n in sizes]
 
 
 def lift(tracer, x):
@@ -82,8 +82,8 @@ def lift(tracer, x):
         return x
     if isinstance(x, Value):
         return Array(tracer, x)
-    b = Builder(tracer)
     if is_sizes(x):
+        b = Builder(tracer)
         line = [tracer.size_value(n.expr if isinstance(n, Dim) else int(n)) for n in x.flat]
         if not x.ndim:
             return Array(tracer, line[0].value)
@@ -91,7 +91,7 @@ def lift(tracer, x):
         return Array(tracer, b.reshape(joined, list(x.shape)))
     x = np.asarray(x)
     if x.size == 1 and x.dtype.name in _NUMBERS:
-        return Array(tracer, b.number(name_of(x.dtype), x.item(), list(x.shape)))
+        return Array(tracer, Builder(tracer).number(name_of(x.dtype), x.item(), list(x.shape)))
     return tracer.constant(x)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from hologram._jit import Jitted
 from hologram.onnx import table, tensors
-from hologram.onnx.call import Array, Call, Dim, OnnxRecorder, TraceError, Unsupported, Value, is_known, is_sizes, is_strings, settled
+from hologram.onnx.call import Array, Call, Dim, OnnxRecorder, TraceError, Unsupported, Value, is_known, is_sizes, is_strings, lift, settled
 from hologram.onnx.graph import Graph, Scope, standard
 
 MOST_FOLDED = 1 << 16  # elements of operands and results of what is computed while tracing
@@ -116,8 +116,7 @@ def _results(tracer, node, operands, environment):
     if row.scope:
         return row.lower(Call(node, tracer), environment, *operands)
     if not row.sizes:
-        call = Call(node, tracer)
-        operands = [call.lift(x) if is_sizes(x) and i not in row.known else x for i, x in enumerate(operands)]
+        operands = [lift(tracer, x) if is_sizes(x) and i not in row.known else x for i, x in enumerate(operands)]
     unknown = any(isinstance(operands[i], Array) for i in row.known if i < len(operands))
     if row.host or unknown:
         return as_step(tracer, node, operands, row.lower if row.host else None)
@@ -128,8 +127,7 @@ def _results(tracer, node, operands, environment):
 
 def as_step(tracer, node, operands, function=None):
     """A node that is computed between graphs; at once where all operands are known."""
-    call = Call(node, tracer)
-    operands = [call.lift(x) if is_sizes(x) else x for x in operands]
+    operands = [lift(tracer, x) if is_sizes(x) else x for x in operands]
     step = Step(node, [_dims(x) for x in operands]) if function is None else HostStep(node, function)
     if not any(_traced(x) for x in operands):
         return tuple(step(*operands))
