@@ -53,16 +53,14 @@ TEST_F(CudaBackend, AttentionOnTensorCoresUsesTheirInstructions) {
 // A multiprocessor has 65,536 registers: for one CTA of 256 threads with up to 255.
 TEST_F(CudaBackend, AttentionKeepsItsSumsInRegisters) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
-  const std::tuple<const char*, const char*, int> cases[] = {
-      {"bf16", "1", 128},  {"bf16", "64", 128}, {"bf16", "s1", 128}, {"f16", "s1", 80},  {"f16", "40", 64},
-      {"f32", "64", 64},   {"f32", "s1", 64},   {"f32", "1", 128},   {"f32", "s1", 128}, {"bf16", "1", 256},
-      {"bf16", "64", 256}, {"f16", "s1", 192},  {"f32", "s1", 256},  {"f32", "1", 256}};
+  const std::tuple<const char*, const char*, int> cases[] = {{"bf16", "1", 128}, {"bf16", "s1", 128}, {"f16", "40", 64},
+                                                             {"f32", "64", 64},  {"f32", "s1", 128},  {"bf16", "64", 256},
+                                                             {"f16", "s1", 192}, {"f32", "s1", 256}};
+  const char* gpu = "sm_80";  // in turns
   for (const auto& [type, queries, depth] : cases) {
-    const auto text = runtime().backend().dump(attention(type, queries, depth, true), "asm");
-    for (const char* gpu : {"sm_80", "sm_90a"}) {
-      SCOPED_TRACE(fmt::format("{} {} {} {}", gpu, type, queries, depth));
-      expect_registers(assembled(*text, gpu), 255);
-    }
+    SCOPED_TRACE(fmt::format("{} {} {} {}", gpu, type, queries, depth));
+    expect_registers(assembled(*runtime().backend().dump(attention(type, queries, depth, true), "asm"), gpu), 255);
+    gpu = gpu == std::string_view("sm_80") ? "sm_90a" : "sm_80";
   }
 }
 

@@ -50,7 +50,6 @@ TEST(CudaBuiltin, ArePackedAndUnpacked) {
   const auto all = cuda::builtin_kernels();
   size_t bytes = 0;
   for (const cuda::BuiltinKernel& k : all) bytes += k.stored.size() + k.cubins[0].size();
-  EXPECT_EQ(cuda::pack(all), cuda::packed_kernels());
   EXPECT_LT(4 * cuda::packed_kernels().size(), bytes);
   EXPECT_TRUE(std::ranges::is_sorted(all, {}, &cuda::BuiltinKernel::key));
   EXPECT_EQ(cuda::find_builtin("0"), nullptr);

@@ -78,13 +78,12 @@ void expect_attention(Runtime& runtime, const attentions::Case& c, const attenti
 }
 
 TEST_F(CudaWideAttentionDevice, IsTheInterpreters) {
-  for (const DType type : {DType::bf16, DType::f16})
-    for (const bool causal : {false, true})
-      for (const int64_t depth : {64, 128}) {
-        attentions::Case c{1, 2, 2, 130, 300, depth, depth, causal};
-        c.dtype = type;
-        expect_attention(runtime(), c, {.log_sums = causal});
-      }
+  for (const bool causal : {false, true})
+    for (const int64_t depth : {64, 128}) {
+      attentions::Case c{1, 2, 2, 130, 300, depth, depth, causal};
+      c.dtype = causal == (depth == 64) ? DType::bf16 : DType::f16;
+      expect_attention(runtime(), c, {.log_sums = causal});
+    }
 }
 
 // Fewer numbers than boxes have, heads that share keys and values or lie between queries, sizes
@@ -224,8 +223,6 @@ TEST_F(CudaWideAttention, AssemblesWithoutSpills) {
   };
   using attentions::Score;
   for (const Made& m : {Made{64, DType::bf16, true, Score::plain},
-                        {64, DType::bf16, false, Score::key_bias},
-                        {128, DType::f16, false, Score::plain},
                         {128, DType::bf16, true, Score::key_bias},
                         {64, DType::f32, true, Score::plain},
                         {64, DType::f32, false, Score::key_bias}}) {
