@@ -1,5 +1,4 @@
-// tests/math/brief_test.cpp: functions of bfloat16 numbers whose results are rounded to bfloat16,
-// over all inputs.
+// tests/math/brief_test.cpp: functions of bfloat16 numbers whose results are rounded to bfloat16, over all inputs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,8 +6,7 @@
 #include <cmath>
 
 #include "atlas/builder.h"
-#include "atlas/math.h"
-#include "ir/scalar.h"
+#include "run_body.h"
 
 namespace hologram::atlas {
 namespace {
@@ -41,21 +39,12 @@ struct Results {
   float exact, rounded;
 };
 Results run(const Body& body, uint32_t bf16) {
-  std::vector<uint64_t> values(body.instrs.size());
+  const std::vector<uint64_t> values = math::values_of(body, [&](int) { return uint64_t{bf16}; });
   Results results{};
-  for (size_t id = 0; id < body.instrs.size(); ++id) {
+  for (size_t id = 0; id < values.size(); ++id) {
     const Instr& i = body.instrs[id];
-    if (i.code == Code::load) values[id] = bf16;
-    if (i.code == Code::constant) values[id] = i.bits;
-    if (i.code == Code::lookup) values[id] = i.table[values[i.args[0]] % i.table.size()];
-    if (i.code != Code::arithmetic) continue;
-    std::vector<uint64_t> args;
-    for (ValueId a : i.args)
-      if (a != no_value) args.push_back(values[a]);
-    bool cast = ir::info(i.op).kind == ir::OpKind::cast;
-    values[id] = ir::eval_scalar(i.op, cast ? i.from : i.type, args, result_type(i));
-    if (i.type != DType::bf16) continue;
-    results.exact = std::bit_cast<float>(static_cast<uint32_t>(args[0]));
+    if (i.code != Code::arithmetic || i.type != DType::bf16) continue;
+    results.exact = std::bit_cast<float>(static_cast<uint32_t>(values[i.args[0]]));
     results.rounded = std::bit_cast<float>(static_cast<uint32_t>(values[id]) << 16);
   }
   return results;

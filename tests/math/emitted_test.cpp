@@ -1,14 +1,12 @@
-// tests/math/emitted_test.cpp: bodies written by emit_math hold exact arithmetic only and give the
-// native bits.
+// tests/math/emitted_test.cpp: bodies written by emit_math hold exact arithmetic only and give the native bits.
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
 #include <random>
 
-#include "atlas/math.h"
-#include "ir/scalar.h"
 #include "native.h"
+#include "run_body.h"
 
 namespace hologram::atlas::math {
 namespace {
@@ -31,7 +29,6 @@ std::vector<Case> cases() {
 
 struct Sequence {
   Body body;
-  std::vector<ValueId> inputs;
   ValueId result = no_value;
 };
 
@@ -39,78 +36,36 @@ Sequence emitted(Case c) {
   Sequence s;
   BodyBuilder b(s.body);
   std::vector<Val> args;
-  for (int k = 0; k < ir::info(c.op).arity; ++k) {
-    args.push_back(b.load(k, c.type, Expr()));
-    s.inputs.push_back(args.back().id);
-  }
+  for (int k = 0; k < ir::info(c.op).arity; ++k) args.push_back(b.load(k, c.type, Expr()));
   Val result = emit_math(b, c.op, args);
   EXPECT_EQ(result.type, c.type);
   s.result = result.id;
   return s;
 }
 
-uint64_t run(const Sequence& s, std::span<const uint64_t> inputs) {
-  std::vector<uint64_t> values(s.body.instrs.size());
-  for (size_t k = 0; k < inputs.size(); ++k) values[s.inputs[k]] = inputs[k];
-  for (size_t id = 0; id < s.body.instrs.size(); ++id) {
-    const Instr& i = s.body.instrs[id];
-    if (i.code == Code::constant) values[id] = i.bits;
-    if (i.code == Code::lookup) values[id] = i.table[values[i.args[0]] % i.table.size()];
-    if (i.code != Code::arithmetic) continue;
-    std::vector<uint64_t> args;
-    for (ValueId a : i.args) {
-      if (a != no_value) args.push_back(values[a]);
-    }
-    bool cast = ir::info(i.op).kind == ir::OpKind::cast;
-    values[id] = ir::eval_scalar(i.op, cast ? i.from : i.type, args, result_type(i));
-  }
-  return values[s.result];
-}
-
 /// Arbitrary bits, ordinary numbers and special ones.
 template <class T>
-std::vector<T> samples(int n, int seed) {
+std::vector<T> samples(DType type, int seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 4);
   std::vector<T> v = {T(0), -T(0), T(1), T(-1), T(0.5), T(INFINITY), T(-INFINITY), T(NAN), T(-2), T(3)};
-  while (static_cast<int>(v.size()) < n) {
+  while (v.size() < 400) {
     v.push_back(static_cast<T>(normal(random)));
-    uint64_t bits = random();
-    if constexpr (sizeof(T) == 4)
-      v.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-    else
-      v.push_back(std::bit_cast<double>(bits));
+    v.push_back(static_cast<T>(ir::as_double(type, random() >> (64 - 8 * sizeof(T)))));
   }
   return v;
 }
 
 template <class T>
-uint64_t bits_of(T v) {
-  if constexpr (sizeof(T) == 4)
-    return std::bit_cast<uint32_t>(v);
-  else
-    return std::bit_cast<uint64_t>(v);
-}
-template <class T>
-T value_of(uint64_t bits) {
-  if constexpr (sizeof(T) == 4)
-    return std::bit_cast<float>(static_cast<uint32_t>(bits));
-  else
-    return std::bit_cast<double>(bits);
-}
-
-template <class T>
 void compare(const Sequence& s, Case c) {
-  std::vector<T> x = samples<T>(400, 1), y = samples<T>(400, 2);
+  std::vector<T> x = samples<T>(c.type, 1), y = samples<T>(c.type, 2);
   std::rotate(y.begin(), y.begin() + 3, y.begin() + 10);
-  bool two = s.inputs.size() == 2;
-  std::vector<T> want = two ? evaluate(c.op, x, y) : evaluate(c.op, x);
+  std::vector<T> want = ir::info(c.op).arity == 2 ? evaluate(c.op, x, y) : evaluate(c.op, x);
   for (size_t i = 0; i < x.size(); ++i) {
-    std::vector<uint64_t> inputs = {bits_of(x[i])};
-    if (two) inputs.push_back(bits_of(y[i]));
-    uint64_t got = run(s, inputs);
-    if (std::isnan(want[i]) && std::isnan(value_of<T>(got))) continue;
-    EXPECT_EQ(got, bits_of(want[i])) << "at " << x[i] << " " << y[i];
+    const auto operand = [&](int buffer) { return ir::bits_of(c.type, double{buffer ? y[i] : x[i]}); };
+    const uint64_t got = values_of(s.body, operand)[s.result];
+    if (std::isnan(want[i]) && std::isnan(ir::as_double(c.type, got))) continue;
+    EXPECT_EQ(got, ir::bits_of(c.type, double{want[i]})) << "at " << x[i] << " " << y[i];
   }
 }
 

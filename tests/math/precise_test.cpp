@@ -5,13 +5,12 @@
 
 #include <bit>
 #include <cmath>
-#include <cstdio>
-#include <map>
 #include <random>
 #include <set>
 #include <string>
 
 #include "native.h"
+#include "worst.h"
 
 namespace hologram::atlas::math {
 namespace {
@@ -134,8 +133,7 @@ TEST(Functions, HaveAReferenceEach) {
   }
 }
 
-/// What an error counts against at least; for x < 0 that includes what the reflection formula adds
-/// and subtracts.
+/// What an error counts against at least; for x < 0 that includes what the reflection formula adds and subtracts.
 double floor_of(const Function& f, double x) {
   if (f.floor == 0 || x > 0) return f.floor;
   Quad parts = fabsq(quad::reference(f.op, 1 - Quad(x), 0)) + fabsq(quad::reference(f.op, x, 0));
@@ -165,22 +163,8 @@ std::vector<double> arguments(double low, double high, int n, int seed) {
   return x;
 }
 
-std::map<std::string, std::pair<double, double>>& results() {
-  static std::map<std::string, std::pair<double, double>> map;
-  return map;
-}
-
-class Table : public testing::Environment {
- public:
-  void TearDown() override {
-    if (results().empty()) return;
-    std::printf("\nlargest error in ulp, float64, sampled\n");
-    for (const auto& [name, worst] : results()) {
-      std::printf("  %-8s %7.4f at %.17g\n", name.c_str(), worst.first, worst.second);
-    }
-  }
-};
-const auto* table = testing::AddGlobalTestEnvironment(new Table);
+auto* const table = new WorstTable("float64, sampled");
+const auto* added = testing::AddGlobalTestEnvironment(table);
 
 class Samples : public testing::TestWithParam<Function> {};
 
@@ -199,7 +183,7 @@ TEST_P(Samples, StayWithinTheirBound) {
     double error = error_of(z[i], quad::reference(f.op, x[i], y[i]), floor_of(f, x[i]));
     if (error > worst) worst = error, at = i;
   }
-  results()[std::string(ir::name_of(f.op))] = {worst, x[at]};
+  table->results[std::string(ir::name_of(f.op))] = {worst, x[at], z[at]};
   EXPECT_LE(worst, ir::info(f.op).ulp64) << "at " << x[at] << " " << y[at] << " got " << z[at] << ", exact "
                                          << static_cast<double>(quad::reference(f.op, x[at], y[at]));
 }

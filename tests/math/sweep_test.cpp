@@ -4,9 +4,7 @@
 
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -14,6 +12,7 @@
 #include "native.h"
 #include "support/functions.h"
 #include "ulp.h"
+#include "worst.h"
 
 namespace hologram::atlas::math {
 namespace {
@@ -30,22 +29,12 @@ std::vector<Op> functions(int operands) {
   return all;
 }
 
-struct Worst {
-  double ulp = 0;
-  float at = 0, got = 0;
-
-  void take(double error, float x, float y) {
-    if (error > ulp) *this = {error, x, y};
-  }
-};
-
 bool exhaustive() {
   const char* value = std::getenv("HOLOGRAM_EXHAUSTIVE");
   return value && std::string(value) == "1";
 }
 
-/// Quick estimate of ulp_error for a finite positive or negative `want`; NaN or large where
-/// anything is special.
+/// Quick estimate of ulp_error for a finite positive or negative `want`; NaN or large where anything is special.
 double estimate(float got, double want) {
   uint64_t bits = std::bit_cast<uint64_t>(want);
   uint64_t exponent = std::max<uint64_t>(bits >> 52 & 0x7ff, 1023 - 126);
@@ -59,9 +48,8 @@ bool settled(float got, double want) {
   return double{got} == want && std::signbit(got) == std::signbit(want);
 }
 
-/// The largest error over the bit patterns first, first + step, … With `quick`, the float64
-/// sequence, itself tested against 113-bit arithmetic, tells which inputs are worth the reference's
-/// time: those that look worse than the worst so far.
+/// The largest error over the bit patterns first, first + step, … With `quick`, the float64 sequence, itself tested against 113-bit
+/// arithmetic, tells which inputs are worth the reference's time: those that look worse than the worst so far.
 Worst sweep(Op op, uint64_t first, uint64_t last, uint64_t step, bool quick = false) {
   constexpr size_t chunk = 4096;
   std::vector<float> x;
@@ -111,22 +99,8 @@ Worst neighbourhoods(Op op) {
   return worst;
 }
 
-std::map<std::string, Worst>& results() {
-  static std::map<std::string, Worst> map;
-  return map;
-}
-
-class Table : public testing::Environment {
- public:
-  void TearDown() override {
-    if (results().empty()) return;
-    std::printf("\nlargest error in ulp, float32, %s\n", exhaustive() ? "all 2^32 inputs" : "sampled");
-    for (const auto& [name, worst] : results()) {
-      std::printf("  %-8s %7.4f at %a\n", name.c_str(), worst.ulp, double{worst.at});
-    }
-  }
-};
-const auto* table = testing::AddGlobalTestEnvironment(new Table);
+auto* const table = new WorstTable(std::string("float32, ") + (exhaustive() ? "all 2^32 inputs" : "sampled"));
+const auto* added = testing::AddGlobalTestEnvironment(table);
 
 class Sweep : public testing::TestWithParam<Op> {};
 
@@ -147,9 +121,8 @@ TEST_P(Sweep, StaysWithinItsBound) {
     Worst w = sweep(op, 0, all, 4099);
     worst.take(w.ulp, w.at, w.got);
   }
-  results()[std::string(ir::name_of(op))] = worst;
-  EXPECT_LE(worst.ulp, ir::info(op).ulp32) << "at " << worst.at << " got " << worst.got << ", exact "
-                                           << test::reference(op, double{worst.at});
+  table->results[std::string(ir::name_of(op))] = worst;
+  EXPECT_LE(worst.ulp, ir::info(op).ulp32) << "at " << worst.at << " got " << worst.got << ", exact " << test::reference(op, worst.at);
 }
 
 INSTANTIATE_TEST_SUITE_P(Float32, Sweep, testing::ValuesIn(functions(1)),
@@ -226,7 +199,7 @@ TEST_P(PairSweep, StaysWithinItsBound) {
     double error = ulp_error<float>(z[i], test::reference(op, double{x[i]}, double{y[i]}));
     if (error > worst) worst = error, at = i;
   }
-  results()[std::string(ir::name_of(op))] = {worst, x[at], z[at]};
+  table->results[std::string(ir::name_of(op))] = {worst, x[at], z[at]};
   EXPECT_LE(worst, ir::info(op).ulp32) << "at " << x[at] << ", " << y[at] << " got " << z[at] << ", exact "
                                        << test::reference(op, double{x[at]}, double{y[at]});
 }

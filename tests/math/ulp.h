@@ -17,8 +17,7 @@ R ulp_of(R v) {
   return std::ldexp(R(1), e - std::numeric_limits<T>::digits);
 }
 
-/// Error of `got` in units in the last place of the exact value `want`; infinity where a NaN, an
-/// infinity or the sign of a zero is wrong.
+/// Error of `got` in units in the last place of the exact value `want`; infinity where a NaN, an infinity or the sign of a zero is wrong.
 template <class T, class R>
 double ulp_error(T got, R want) {
   constexpr double wrong = std::numeric_limits<double>::infinity();
@@ -27,8 +26,7 @@ double ulp_error(T got, R want) {
   T rounded = static_cast<T>(want);
   if (std::isinf(rounded) || std::isinf(got)) {
     if (got == rounded) return 0;
-    // the largest finite number for an overflow by rounding, or the other way round, counts as an
-    // error of the size it has
+    // the largest finite number for an overflow by rounding, or the other way round, counts as an error of the size it has
     if (std::isinf(want) || std::signbit(got) != std::signbit(rounded)) return wrong;
     R top = std::ldexp(R(1), std::numeric_limits<T>::max_exponent);
     R value = std::isinf(got) ? (std::signbit(got) ? -top : top) : R(got);
