@@ -129,34 +129,34 @@ TEST(LaneVerify, CallsWriteForTheirCallers) {
 
 // What no fault of a run shows.
 TEST(LaneVerify, OperandsAreOfTheirKinds) {
-  for (const auto& [text, wanted] : std::vector<std::pair<std::string, std::string>>{
-           {"ldg.f32 r0, [buf1]\nsetltu.f32 p0, r0, r0\n", "UnsupportedOperation"},
-           {"reduce.add.i32 r0, r255, 2\n", "InvalidRegister"},
-           {"reduce.add.i64 r0, r255, 1\n", "TypeMismatch"},  // r255 is u64
-           {"mov_imm.u32 r10, 1\nldg.u64 r0, [r10 + 8]\n", "TypeMismatch"},
-           {"mov_imm.u64 r10, 1\nldg.u64 r0, [r10 + r12]\n", "UninitializedRegister"},
-           {"lds.u64 r0, [buf1 + 8]\n", "InvalidBufferHandle"},
-           {"lds.u64 r0, [Φ(0, 0, 0)]\n", "InvalidMemoryAddress"}})
+  for (const auto& [text, wanted] :
+       std::vector<std::pair<std::string, std::string>>{{"ldg.f32 r0, [buf1]\nsetltu.f32 p0, r0, r0\n", "UnsupportedOperation"},
+                                                        {"reduce.add.i32 r0, r255, 2\n", "InvalidRegister"},
+                                                        {"reduce.add.i64 r0, r255, 1\n", "TypeMismatch"},  // r255 is u64
+                                                        {"mov_imm.u32 r10, 1\nldg.u64 r0, [r10 + 8]\n", "TypeMismatch"},
+                                                        {"mov_imm.u64 r10, 1\nldg.u64 r0, [r10 + r12]\n", "UninitializedRegister"},
+                                                        {"lds.u64 r0, [buf1 + 8]\n", "InvalidBufferHandle"},
+                                                        {"lds.u64 r0, [Φ(0, 0, 0)]\n", "InvalidMemoryAddress"}})
     EXPECT_EQ(verify_fault(text), wanted) << text;
 }
 
 TEST(LaneLaunches, InvalidConfigurations) {
-  LaneLaunch launch;
-  launch.grid.y = 0;
-  EXPECT_EQ(run_fault("", {0}, launch), "InvalidLaunchConfig");
-  launch = {};
-  launch.block = {1 << 20, 1 << 20, 1};
-  EXPECT_EQ(run_fault("", {0}, launch), "OutOfMemory");
-  launch = {};
-  launch.shared_bytes = ~uint64_t{0};
-  EXPECT_EQ(run_fault("", {0}, launch), "OutOfMemory");
-  launch = {};
-  launch.first_phase = 768;
-  EXPECT_EQ(run_fault("", {0}, launch), "InvalidLaunchConfig");
-  launch = {};
-  launch.grid = {1000, 1000, 1000};
-  launch.max_steps = 1000;
-  EXPECT_EQ(run_fault("", {0}, launch), "ExecutionError");
+  using Edit = void (*)(LaneLaunch&);
+  for (auto [edit, wanted] : {std::pair<Edit, const char*>{[](LaneLaunch& l) { l.grid.y = 0; }, "InvalidLaunchConfig"},
+                              {[](LaneLaunch& l) {
+                                 l.block = {1 << 20, 1 << 20, 1};
+                               },
+                               "OutOfMemory"},
+                              {[](LaneLaunch& l) { l.shared_bytes = ~uint64_t{0}; }, "OutOfMemory"},
+                              {[](LaneLaunch& l) { l.first_phase = 768; }, "InvalidLaunchConfig"},
+                              {[](LaneLaunch& l) {
+                                 l.grid = {1000, 1000, 1000}, l.max_steps = 1000;
+                               },
+                               "ExecutionError"}}) {
+    LaneLaunch launch;
+    edit(launch);
+    EXPECT_EQ(run_fault("", {0}, launch), wanted);
+  }
   EXPECT_EQ(fault([] { LaneLaunch::linear(0, 256); }), "InvalidLaunchConfig");
   EXPECT_EQ(fault([] { LaneLaunch::linear(5, 0); }), "InvalidLaunchConfig");
 }

@@ -1,5 +1,4 @@
-// tests/fuzz/archive_index.cpp: any bytes are an archive, an index or Error(corrupt); what is read
-// is written back to the same index.
+// tests/fuzz/archive_index.cpp: any bytes are an archive, an index or Error(corrupt); what is read is written back to the same index.
 #include <cstdlib>
 
 #include "archive/archive.h"

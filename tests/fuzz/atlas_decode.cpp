@@ -1,5 +1,4 @@
-// tests/fuzz/atlas_decode.cpp: any payload behind a sound header is a block program or
-// Error(corrupt).
+// tests/fuzz/atlas_decode.cpp: any payload behind a sound header is a block program or Error(corrupt).
 #include "atlas/container.h"
 #include "fuzz/block_run.h"
 

@@ -1,5 +1,4 @@
-// tests/fuzz/expr_parse.cpp: any text is an expression or an Error; what parses prints and parses
-// back.
+// tests/fuzz/expr_parse.cpp: any text is an expression or an Error; what parses prints and parses back.
 #include <cstdlib>
 #include <string_view>
 #include <vector>

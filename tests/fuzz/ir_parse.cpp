@@ -1,5 +1,4 @@
-// tests/fuzz/ir_parse.cpp: any text is a graph or an Error; what parses prints, verifies, and
-// canonicalises for good.
+// tests/fuzz/ir_parse.cpp: any text is a graph or an Error; what parses prints, verifies, and canonicalises for good.
 #include <cstdlib>
 #include <string_view>
 

@@ -1,5 +1,4 @@
-// tests/fuzz/json.cpp: any text is an array of numbers or an Error; what parses is written back the
-// same.
+// tests/fuzz/json.cpp: any text is an array of numbers or an Error; what parses is written back the same.
 #include "capi/json.h"
 
 #include <cstdlib>

@@ -1,5 +1,4 @@
-// tests/fuzz/lane_decode.cpp: any payload behind a sound header is a lane program or
-// Error(corrupt).
+// tests/fuzz/lane_decode.cpp: any payload behind a sound header is a lane program or Error(corrupt).
 #include "atlas/container.h"
 #include "fuzz/lane_run.h"
 

@@ -8,8 +8,7 @@
 
 namespace hologram::test {
 
-/// Printing and encoding agree; it runs without type faults if it verifies, and without crashes if
-/// not.
+/// Printing and encoding agree; it runs without type faults if it verifies, and without crashes if not.
 inline void check_lane(const atlas::LaneProgram& p) {
   bool verified = false;
   try {

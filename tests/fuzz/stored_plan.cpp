@@ -1,5 +1,4 @@
-// tests/fuzz/stored_plan.cpp: any bytes are a stored plan or Error(corrupt); what is read is
-// written back to the same plan.
+// tests/fuzz/stored_plan.cpp: any bytes are a stored plan or Error(corrupt); what is read is written back to the same plan.
 #include <cstdlib>
 
 #include "base/error.h"

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "support/refusal.h"
+#include "support/threads.h"
 
 namespace {
 using namespace hologram::host;
@@ -73,16 +74,6 @@ TEST(BoundaryPool, AllocatesTheLowestFreeRun) {
   EXPECT_EQ(pool.free_classes(), 0);
 }
 
-TEST(BoundaryPool, AnyNumberOfAllocationsOverTime) {
-  BoundaryPool pool;
-  for (int i = 0; i < 10'000; ++i) {
-    const auto cls = pool.allocate(1 + i % 96);
-    ASSERT_EQ(cls, 0);
-    pool.free(*cls, 1 + i % 96);
-  }
-  EXPECT_EQ(pool.free_classes(), 96);
-}
-
 TEST(BoundaryPool, WrongClassesAreErrors) {
   BoundaryPool pool;
   EXPECT_EQ(refusal([&] { pool.free(5); }), "BoundaryPool::free: class 5 is not allocated");
@@ -136,22 +127,19 @@ TEST(BoundaryPool, AViewOutlivesThePool) {
 TEST(BoundaryPool, ThreadsNeverShareAClass) {
   BoundaryPool pool;
   std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 3000; ++i) {
-        const int count = 1 + (i * 7 + t) % 20;
-        const auto first = pool.allocate(count);
-        if (!first) continue;
-        const auto tag = static_cast<unsigned char>(t + 1);
-        for (int c = 0; c < count; ++c) std::memset(pool.data(*first + c), tag, 64);
-        if (i % 16 == 0) std::this_thread::yield();
-        auto view = pool.export_class(*first);
-        pool.free(*first, count);
-        if (view.get()[63] != std::byte{tag}) wrong.fetch_add(1);
-      }
-    });
-  for (auto& thread : threads) thread.join();
+  hologram::test::on_threads(4, [&](int t) {
+    for (int i = 0; i < 3000; ++i) {
+      const int count = 1 + (i * 7 + t) % 20;
+      const auto first = pool.allocate(count);
+      if (!first) continue;
+      const auto tag = static_cast<unsigned char>(t + 1);
+      for (int c = 0; c < count; ++c) std::memset(pool.data(*first + c), tag, 64);
+      if (i % 16 == 0) std::this_thread::yield();
+      auto view = pool.export_class(*first);
+      pool.free(*first, count);
+      if (view.get()[63] != std::byte{tag}) wrong.fetch_add(1);
+    }
+  });
   EXPECT_EQ(wrong.load(), 0);
   EXPECT_EQ(pool.free_classes(), 96);
 }

@@ -34,8 +34,7 @@ TEST(Chunks, ThreadsGetEquallyMany) {
   EXPECT_EQ(chunks(1 << 20, chunk_of(1 << 20, 64, 66, 2)), 6);  // five of 15 us would do
 }
 
-// What a launch takes by the model that the cuts are made with: rounds of chunks, and what each
-// thread costs that the rounds need.
+// What a launch takes by the model that the cuts are made with: rounds of chunks, and what each thread costs that the rounds need.
 double modelled(int64_t total, int64_t grain, int64_t work, int64_t threads) {
   const int64_t chunk = chunk_of(total, grain, work, threads), n = chunks(total, chunk);
   const int64_t busy = std::min(n, threads), rounds = (n + busy - 1) / busy;

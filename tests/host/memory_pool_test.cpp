@@ -1,5 +1,4 @@
-// tests/host/memory_pool_test.cpp: reuse, bounds, threads, forks and blocks that outlive the
-// pool.
+// tests/host/memory_pool_test.cpp: reuse, bounds, threads, forks and blocks that outlive the pool.
 #include "host/memory_pool.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -25,6 +25,7 @@
 
 #include "base/error.h"
 #include "host/pages.h"
+#include "support/threads.h"
 
 namespace {
 using hologram::Error;
@@ -165,21 +166,6 @@ TEST(MemoryPool, VaryingSizesReachASteadyState) {
   EXPECT_LT(pool.stats().misses - misses, 9000u / 50);
 }
 
-TEST(MemoryPool, AlternatingSizesAllHit) {
-  MemoryPool pool(big);
-  uint64_t misses = 0;
-  for (int call = 0; call < 100; ++call) {
-    if (call == 2) misses = pool.stats().misses;
-    for (const size_t mib : {10, 14, 40, 3}) {
-      void* a = pool.allocate(mib * mebibyte);
-      void* b = pool.allocate(mib * mebibyte);
-      MemoryPool::deallocate(a);
-      MemoryPool::deallocate(b);
-    }
-  }
-  EXPECT_EQ(pool.stats().misses, misses);
-}
-
 TEST(MemoryPool, TheCacheIsBounded) {
   MemoryPool pool(8 * mebibyte);
   std::vector<void*> blocks;
@@ -200,17 +186,23 @@ TEST(MemoryPool, TheCacheIsBounded) {
   EXPECT_EQ(pool.stats().cached, 0u);
 }
 
-TEST(MemoryPool, TheBoundKeepsWhatIsUsed) {
-  MemoryPool pool(12 * mebibyte);
-  void* old[6];
-  for (void*& block : old) block = pool.allocate(mebibyte);
+TEST(MemoryPool, WhatIsUsedAgainAndAgainStays) {
+  MemoryPool roomy(big), tight(12 * mebibyte);
+  std::vector<void*> old;
+  for (int i = 0; i < 6; ++i) old.push_back(tight.allocate(mebibyte));
   for (void* block : old) MemoryPool::deallocate(block);
-  uint64_t misses = 0;
-  for (int call = 0; call < 50; ++call) {
-    if (call == 5) misses = pool.stats().misses;
-    MemoryPool::deallocate(pool.allocate(8 * mebibyte));
+  for (auto& [pool, sizes] : {std::pair<MemoryPool*, std::vector<size_t>>{&roomy, {10, 14, 40, 3}}, {&tight, {4}}}) {
+    uint64_t misses = 0;
+    for (int call = 0; call < 100; ++call) {
+      if (call == 5) misses = pool->stats().misses;
+      for (const size_t mib : sizes) {
+        void *a = pool->allocate(mib * mebibyte), *b = pool->allocate(mib * mebibyte);
+        MemoryPool::deallocate(a);
+        MemoryPool::deallocate(b);
+      }
+    }
+    EXPECT_EQ(pool->stats().misses, misses);
   }
-  EXPECT_EQ(pool.stats().misses, misses);
 }
 
 /// A pool whose blocks idle after 10 ms.
@@ -227,13 +219,14 @@ bool empties(const MemoryPool& pool) {
   return pool.stats().cached == 0;
 }
 
-/// Resident bytes of this process.
-size_t resident() {
-  size_t total = 0, pages = 0;
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"), std::fclose);
-  if (file == nullptr || std::fscanf(file.get(), "%zu %zu", &total, &pages) != 2) return 0;
-  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+/// Bytes of this process, mapped and resident.
+std::pair<size_t, size_t> process_bytes() {
+  size_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return {total * page, resident * page};
 }
+size_t resident() { return process_bytes().second; }
 
 TEST(MemoryPool, ReleaseGivesTheMemoryBack) {
   MemoryPool pool(big);
@@ -355,10 +348,7 @@ TEST(MemoryPool, TheCacheMakesRoomWhenTheSystemRefuses) {
     MemoryPool::deallocate(pool.allocate(700 * mebibyte));
     void* live = pool.allocate(mebibyte);
     // Room for one more gigabyte: enough only without what is cached.
-    size_t pages = 0;
-    std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"), std::fclose);
-    if (file == nullptr || std::fscanf(file.get(), "%zu", &pages) != 1) return false;
-    const rlim_t now = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const rlim_t now = process_bytes().first;
     const rlimit limit{now + 512 * mebibyte, now + 512 * mebibyte};
     if (setrlimit(RLIMIT_AS, &limit) != 0) return false;
     void* block = pool.allocate(1000 * mebibyte);
@@ -410,24 +400,21 @@ TEST(MemoryPool, ThreadsAllocateAndFreeOneAnothersBlocks) {
   constexpr int num_threads = 6, board_places = 64;
   std::atomic<void*> board[board_places] = {};
   std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < num_threads; ++t)
-    threads.emplace_back([&, t] {
-      std::mt19937 random(static_cast<unsigned>(t));
-      for (int i = 0; i < 20'000; ++i) {
-        const size_t bytes = size_t{1} << (random() % 18);
-        auto* block = static_cast<unsigned char*>(pool.allocate(bytes + 8));
-        const auto tag = static_cast<unsigned char>(random());
-        block[0] = tag;
-        block[bytes + 7] = tag;
-        auto* other = static_cast<unsigned char*>(board[random() % board_places].exchange(block));
-        if (block == other) wrong.fetch_add(1);
-        if (i % 1000 == 0) pool.release();
-        if (i % 1500 == 0) pool.set_limit((1 + random() % 64) * mebibyte);
-        if (other != nullptr) MemoryPool::deallocate(other);
-      }
-    });
-  for (auto& thread : threads) thread.join();
+  hologram::test::on_threads(num_threads, [&](int t) {
+    std::mt19937 random(static_cast<unsigned>(t));
+    for (int i = 0; i < 20'000; ++i) {
+      const size_t bytes = size_t{1} << (random() % 18);
+      auto* block = static_cast<unsigned char*>(pool.allocate(bytes + 8));
+      const auto tag = static_cast<unsigned char>(random());
+      block[0] = tag;
+      block[bytes + 7] = tag;
+      auto* other = static_cast<unsigned char*>(board[random() % board_places].exchange(block));
+      if (block == other) wrong.fetch_add(1);
+      if (i % 1000 == 0) pool.release();
+      if (i % 1500 == 0) pool.set_limit((1 + random() % 64) * mebibyte);
+      if (other != nullptr) MemoryPool::deallocate(other);
+    }
+  });
   EXPECT_EQ(wrong.load(), 0);
   for (auto& slot : board) MemoryPool::deallocate(slot.load());
   EXPECT_EQ(pool.stats().in_use, 0u);
@@ -441,21 +428,18 @@ TEST(MemoryPool, NoBlockIsGivenOutTwice) {
   MemoryPool pool(big);
   constexpr int num_threads = 4;
   std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < num_threads; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 20'000; ++i) {
-        auto* a = static_cast<int*>(pool.allocate(256));
-        auto* b = static_cast<int*>(pool.allocate(256));
-        *a = t * 2;
-        *b = t * 2 + 1;
-        if (i % 64 == 0) std::this_thread::yield();
-        if (*a != t * 2 || *b != t * 2 + 1 || a == b) wrong.fetch_add(1);
-        MemoryPool::deallocate(a);
-        MemoryPool::deallocate(b);
-      }
-    });
-  for (auto& thread : threads) thread.join();
+  hologram::test::on_threads(num_threads, [&](int t) {
+    for (int i = 0; i < 20'000; ++i) {
+      auto* a = static_cast<int*>(pool.allocate(256));
+      auto* b = static_cast<int*>(pool.allocate(256));
+      *a = t * 2;
+      *b = t * 2 + 1;
+      if (i % 64 == 0) std::this_thread::yield();
+      if (*a != t * 2 || *b != t * 2 + 1 || a == b) wrong.fetch_add(1);
+      MemoryPool::deallocate(a);
+      MemoryPool::deallocate(b);
+    }
+  });
   EXPECT_EQ(wrong.load(), 0);
   EXPECT_LE(pool.stats().misses, 2u * num_threads + 2u * num_threads * 2u);
 }

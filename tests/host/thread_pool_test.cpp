@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "support/refusal.h"
+#include "support/threads.h"
 
 namespace {
 using hologram::Error;
@@ -38,16 +39,23 @@ struct Counts {
   std::vector<std::atomic<int>> items;
 };
 
+/// for_ranges() of work that has no status.
+template <class Work>
+int32_t run(ThreadPool& pool, int64_t total, int64_t grain, const Work& work, hologram::host::RangeOptions options = {}) {
+  return pool.for_ranges(
+      total, grain, [&](int64_t begin, int64_t end) { return work(begin, end), 0; }, options);
+}
+
 void work_for(std::chrono::nanoseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
   }
 }
 
-/// Waits until `condition` holds; false after ten seconds.
+/// Waits until `condition` holds; false after a minute.
 template <class Condition>
 bool eventually(const Condition& condition) {
-  const auto end = std::chrono::steady_clock::now() + 10s;
+  const auto end = std::chrono::steady_clock::now() + 60s;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::yield();
@@ -68,17 +76,16 @@ bool uses_threads(ThreadPool& pool, int threads) {
 /// The most threads that were inside one call at one time.
 int most_threads(ThreadPool& pool, int max_threads) {
   std::atomic<int> now{0}, most{0};
-  pool.for_ranges(64, 1,
-                  [&](int64_t, int64_t) {
-                    const int running = now.fetch_add(1) + 1;
-                    int seen = most.load();
-                    while (running > seen && !most.compare_exchange_weak(seen, running)) {
-                    }
-                    std::this_thread::sleep_for(100us);
-                    now.fetch_sub(1);
-                    return 0;
-                  },
-                  {.max_threads = max_threads});
+  run(pool, 64, 1,
+      [&](int64_t, int64_t) {
+        const int running = now.fetch_add(1) + 1;
+        int seen = most.load();
+        while (running > seen && !most.compare_exchange_weak(seen, running)) {
+        }
+        std::this_thread::sleep_for(100us);
+        now.fetch_sub(1);
+      },
+      {.max_threads = max_threads});
   return most.load();
 }
 
@@ -87,15 +94,13 @@ TEST(ThreadPool, RunsEveryItemOnce) {
   for (const int64_t total : {1, 2, 3, 7, 64, 1000, 4097})
     for (const int64_t grain : {1, 3, 16, 1000}) {
       Counts counts(total);
-      EXPECT_EQ(pool.for_ranges(total, grain,
-                                [&](int64_t begin, int64_t end) {
-                                  EXPECT_EQ(begin % grain, 0);
-                                  EXPECT_LT(begin, end);
-                                  EXPECT_TRUE(end % grain == 0 || end == total);
-                                  counts.add(begin, end);
-                                  return 0;
-                                }),
-                0);
+      const int32_t status = run(pool, total, grain, [&](int64_t begin, int64_t end) {
+        EXPECT_EQ(begin % grain, 0);
+        EXPECT_LT(begin, end);
+        EXPECT_TRUE(end % grain == 0 || end == total);
+        counts.add(begin, end);
+      });
+      EXPECT_EQ(status, 0);
       EXPECT_TRUE(counts.each_once()) << total << " by " << grain;
     }
 }
@@ -104,21 +109,18 @@ TEST(ThreadPool, ShortCallsOfChangingLength) {
   // A worker that is late by one call must not take the new call's length for the old one's.
   ThreadPool pool(4);
   std::atomic<int> wrong{0};
-  std::vector<std::thread> callers;
-  for (int t = 0; t < 4; ++t)
-    callers.emplace_back([&] {
-      for (int call = 0; call < 20'000; ++call) {
-        const int64_t total = call % 2 ? 2 : 40 + call % 7;
-        std::atomic<int64_t> items{0};
-        const int32_t status = pool.for_ranges(total, 1, [&](int64_t begin, int64_t end) {
-          if (begin >= total) return 1;
-          items.fetch_add(end - begin, std::memory_order_relaxed);
-          return 0;
-        });
-        if (status != 0 || items.load() != total) wrong.fetch_add(1);
-      }
-    });
-  for (auto& caller : callers) caller.join();
+  hologram::test::on_threads(4, [&](int) {
+    for (int call = 0; call < 20'000; ++call) {
+      const int64_t total = call % 2 ? 2 : 40 + call % 7;
+      std::atomic<int64_t> items{0};
+      const int32_t status = pool.for_ranges(total, 1, [&](int64_t begin, int64_t end) {
+        if (begin >= total) return 1;
+        items.fetch_add(end - begin, std::memory_order_relaxed);
+        return 0;
+      });
+      if (status != 0 || items.load() != total) wrong.fetch_add(1);
+    }
+  });
   EXPECT_EQ(wrong.load(), 0);
 }
 
@@ -141,29 +143,17 @@ TEST(ThreadPool, EmptyAndOddRanges) {
   EXPECT_EQ(pool.for_ranges(0, 8, never), 0);
   EXPECT_EQ(pool.for_ranges(-5, 8, never), 0);
   Counts counts(10);
-  EXPECT_EQ(pool.for_ranges(10, 0, [&](int64_t b, int64_t e) { return counts.add(b, e), 0; }), 0);
+  EXPECT_EQ(run(pool, 10, 0, [&](int64_t b, int64_t e) { counts.add(b, e); }), 0);
   EXPECT_TRUE(counts.each_once());
 }
 
 TEST(ThreadPool, MergesChunksBeyondItsCounter) {
   ThreadPool pool(2);
-  std::atomic<int64_t> items{0};
-  const int64_t total = int64_t{5} << 20;
-  EXPECT_EQ(pool.for_ranges(total, 1,
-                            [&](int64_t b, int64_t e) {
-                              items.fetch_add(e - b, std::memory_order_relaxed);
-                              return 0;
-                            }),
-            0);
-  EXPECT_EQ(items.load(), total);
-  items = 0;
-  EXPECT_EQ(pool.for_ranges(INT64_MAX - 5, INT64_MAX / 3,
-                            [&](int64_t b, int64_t e) {
-                              items.fetch_add(e - b, std::memory_order_relaxed);
-                              return 0;
-                            }),
-            0);
-  EXPECT_EQ(items.load(), INT64_MAX - 5);
+  for (auto [total, grain] : {std::pair{int64_t{5} << 20, int64_t{1}}, {INT64_MAX - 5, INT64_MAX / 3}}) {
+    std::atomic<int64_t> items{0};
+    EXPECT_EQ(run(pool, total, grain, [&](int64_t b, int64_t e) { items.fetch_add(e - b, std::memory_order_relaxed); }), 0);
+    EXPECT_EQ(items.load(), total);
+  }
 }
 
 TEST(ThreadPool, SmallWorkStaysOnTheCallingThread) {
@@ -172,16 +162,13 @@ TEST(ThreadPool, SmallWorkStaysOnTheCallingThread) {
   int calls = 0;
   for (const int max_threads : {0, 1}) {
     const int64_t grain = max_threads == 1 ? 10 : 1000;
-    EXPECT_EQ(pool.for_ranges(1000, grain,
-                              [&](int64_t begin, int64_t end) {
-                                EXPECT_EQ(std::this_thread::get_id(), self);
-                                EXPECT_EQ(begin, 0);
-                                EXPECT_EQ(end, 1000);
-                                ++calls;
-                                return 0;
-                              },
-                              {.max_threads = max_threads}),
-              0);
+    auto whole = [&](int64_t begin, int64_t end) {
+      EXPECT_EQ(std::this_thread::get_id(), self);
+      EXPECT_EQ(begin, 0);
+      EXPECT_EQ(end, 1000);
+      ++calls;
+    };
+    EXPECT_EQ(run(pool, 1000, grain, whole, {.max_threads = max_threads}), 0);
   }
   EXPECT_EQ(calls, 2);
 }
@@ -194,10 +181,9 @@ TEST(ThreadPool, CallsThatFollowCloselyWakeAWorker) {
   std::atomic<bool> helped{false};
   EXPECT_TRUE(eventually([&] {
     for (int call = 0; call < 1000; ++call)
-      pool.for_ranges(2, 1, [&](int64_t, int64_t) {
+      run(pool, 2, 1, [&](int64_t, int64_t) {
         if (std::this_thread::get_id() != caller) helped.store(true);
         work_for(2us);
-        return 0;
       });
     return helped.load();
   }));
@@ -249,14 +235,11 @@ TEST(ThreadPool, TwoLongChunksUseTwoThreads) {
   std::this_thread::sleep_for(20ms);
   std::mutex mutex;
   std::set<std::thread::id> threads;
-  EXPECT_EQ(pool.for_ranges(3, 1,
-                            [&](int64_t, int64_t) {
-                              work_for(50ms);
-                              const std::lock_guard lock(mutex);
-                              threads.insert(std::this_thread::get_id());
-                              return 0;
-                            }),
-            0);
+  run(pool, 3, 1, [&](int64_t, int64_t) {
+    work_for(50ms);
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  });
   EXPECT_EQ(threads.size(), 2u);
 }
 
@@ -294,14 +277,12 @@ TEST(ThreadPool, BackwardsEachThreadBeginsAtTheEndOfItsPiece) {
     const int64_t chunks = 2 + call % 30, half = (chunks + 1) / 2;
     std::vector<int64_t> by_caller, by_worker;
     std::mutex mutex;
-    pool.for_ranges(chunks, 1,
-                    [&](int64_t begin, int64_t) {
-                      work_for(10us);
-                      const std::lock_guard lock(mutex);
-                      (std::this_thread::get_id() == caller ? by_caller : by_worker).push_back(begin);
-                      return 0;
-                    },
-                    {.backwards = true});
+    auto note = [&](int64_t begin, int64_t) {
+      work_for(10us);
+      const std::lock_guard lock(mutex);
+      (std::this_thread::get_id() == caller ? by_caller : by_worker).push_back(begin);
+    };
+    run(pool, chunks, 1, note, {.backwards = true});
     ASSERT_EQ(by_caller.size() + by_worker.size(), static_cast<size_t>(chunks));
     // Down through the own half, then up through what the other has not begun of its half.
     for (size_t n = 0; n < by_caller.size(); ++n) {
@@ -343,12 +324,7 @@ TEST(ThreadPool, FirstNonzeroStatusComesBack) {
 TEST(ThreadPool, AStatusSkipsTheRest) {
   ThreadPool pool(2);
   std::atomic<int> runs{0};
-  EXPECT_EQ(pool.for_ranges(100'000, 1,
-                            [&](int64_t, int64_t) {
-                              runs.fetch_add(1);
-                              return 5;
-                            }),
-            5);
+  EXPECT_EQ(pool.for_ranges(100'000, 1, [&](int64_t, int64_t) { return runs.fetch_add(1), 5; }), 5);
   EXPECT_LE(runs.load(), 2);
 }
 
@@ -359,8 +335,7 @@ TEST(ThreadPool, ExceptionsBecomeAStatus) {
   EXPECT_TRUE(uses_threads(pool, 4)) << "the workers are still there";
 }
 
-// Stopped workers. The hook blocks a worker just before a claim; a gate in the kernel blocks it
-// inside a chunk.
+// Stopped workers. The hook blocks a worker just before a claim; a gate in the kernel blocks it inside a chunk.
 std::atomic<bool> hook_closed{false};
 std::atomic<int> hook_waiting{0};
 void closed_hook() {
@@ -376,14 +351,11 @@ TEST(ThreadPool, TheCallerFinishesWhenEveryWorkerIsStopped) {
   hook_closed = true;
   for (int round = 0; round < 200; ++round) {
     Counts counts(64);
-    EXPECT_EQ(pool.for_ranges(64, 1, [&](int64_t b, int64_t e) { return counts.add(b, e), 0; }), 0);
+    EXPECT_EQ(run(pool, 64, 1, [&](int64_t b, int64_t e) { counts.add(b, e); }), 0);
     EXPECT_TRUE(counts.each_once());
     if (round == 100) {
       EXPECT_TRUE(eventually([&] {
-        pool.for_ranges(64, 1, [](int64_t, int64_t) {
-          work_for(100us);  // long enough for workers to come on a busy machine
-          return 0;
-        });
+        run(pool, 64, 1, [](int64_t, int64_t) { work_for(100us); });  // long enough for workers to come on a busy machine
         return hook_waiting.load() == 3;
       }));
     }
@@ -396,25 +368,18 @@ TEST(ThreadPool, TheCallerFinishesWhenEveryWorkerIsStopped) {
 TEST(ThreadPool, AStaleWorkerRunsNoChunkOfAnEndedCall) {
   ThreadPool pool(2);
   pool.set_worker_hook(closed_hook);
-  const auto caller = std::this_thread::get_id();
   for (int round = 0; round < 50; ++round) {
     hook_closed = true;
     auto live = std::make_unique<std::atomic<bool>>(true);
     std::atomic<int> late{0};
     for (int tries = 0; hook_waiting.load() == 0 && tries < 1000; ++tries)
-      pool.for_ranges(16, 1, [&](int64_t, int64_t) {
+      run(pool, 16, 1, [&](int64_t, int64_t) {
         if (!live->load()) late.fetch_add(1);
         work_for(2us);
-        return 0;
       });
     live->store(false);
     hook_closed = false;
-    std::atomic<int> others{0};
-    for (int i = 0; i < 20; ++i)
-      pool.for_ranges(16, 1, [&](int64_t, int64_t) {
-        if (std::this_thread::get_id() != caller) others.fetch_add(1);
-        return 0;
-      });
+    for (int i = 0; i < 20; ++i) run(pool, 16, 1, [](int64_t, int64_t) {});
     EXPECT_EQ(late.load(), 0);
   }
 }
@@ -430,20 +395,18 @@ TEST(ThreadPool, AStoppedWorkerHoldsUpOnlyItsChunk) {
     closed = false;
   });
   Counts counts(200);
-  EXPECT_EQ(pool.for_ranges(200, 1,
-                            [&](int64_t b, int64_t e) {
-                              if (std::this_thread::get_id() != caller) {
-                                held.fetch_add(1);
-                                while (closed.load()) std::this_thread::sleep_for(1ms);
-                                held.fetch_sub(1);
-                              } else if (held.load() == 0) {
-                                eventually([&] { return held.load() > 0; });
-                              }
-                              counts.add(b, e);
-                              finished.fetch_add(1);
-                              return 0;
-                            }),
-            0);
+  const int32_t status = run(pool, 200, 1, [&](int64_t b, int64_t e) {
+    if (std::this_thread::get_id() != caller) {
+      held.fetch_add(1);
+      while (closed.load()) std::this_thread::sleep_for(1ms);
+      held.fetch_sub(1);
+    } else if (held.load() == 0) {
+      eventually([&] { return held.load() > 0; });
+    }
+    counts.add(b, e);
+    finished.fetch_add(1);
+  });
+  EXPECT_EQ(status, 0);
   opener.join();
   EXPECT_TRUE(counts.each_once());
 }
@@ -474,22 +437,19 @@ TEST(ThreadPool, MoreCallersThanSlots) {
   constexpr int num_callers = 80;
   std::atomic<int> inside{0};
   std::atomic<int> ok{0};
-  std::vector<std::thread> callers;
-  for (int t = 0; t < num_callers; ++t)
-    callers.emplace_back([&] {
-      std::atomic<bool> first{true};
-      Counts counts(8);
-      pool.for_ranges(8, 1, [&](int64_t b, int64_t e) {
-        if (first.exchange(false)) {
-          inside.fetch_add(1);
-          eventually([&] { return inside.load() >= num_callers - 2; });
-        }
-        counts.add(b, e);
-        return 0;
-      });
-      ok.fetch_add(counts.each_once());
+  hologram::test::on_threads(num_callers, [&](int) {
+    std::atomic<bool> first{true};
+    Counts counts(8);
+    pool.for_ranges(8, 1, [&](int64_t b, int64_t e) {
+      if (first.exchange(false)) {
+        inside.fetch_add(1);
+        eventually([&] { return inside.load() >= num_callers - 2; });
+      }
+      counts.add(b, e);
+      return 0;
     });
-  for (auto& caller : callers) caller.join();
+    ok.fetch_add(counts.each_once());
+  });
   EXPECT_EQ(ok.load(), num_callers);
 }
 
@@ -497,17 +457,14 @@ TEST(ThreadPool, NestedCallsRunInline) {
   ThreadPool pool(3), other(3);
   Counts counts(64 * 64);
   std::atomic<int> moved{0};
-  EXPECT_EQ(pool.for_ranges(64, 1,
-                            [&](int64_t outer, int64_t) {
-                              const auto self = std::this_thread::get_id();
-                              ThreadPool& inner = outer % 2 ? pool : other;
-                              return inner.for_ranges(64, 1, [&](int64_t b, int64_t e) {
-                                if (std::this_thread::get_id() != self) moved.fetch_add(1);
-                                counts.add(outer * 64 + b, outer * 64 + e);
-                                return 0;
-                              });
-                            }),
-            0);
+  const int32_t status = pool.for_ranges(64, 1, [&](int64_t outer, int64_t) {
+    const auto self = std::this_thread::get_id();
+    return run(outer % 2 ? pool : other, 64, 1, [&](int64_t b, int64_t e) {
+      if (std::this_thread::get_id() != self) moved.fetch_add(1);
+      counts.add(outer * 64 + b, outer * 64 + e);
+    });
+  });
+  EXPECT_EQ(status, 0);
   EXPECT_EQ(moved.load(), 0);
   EXPECT_TRUE(counts.each_once());
 }
@@ -596,11 +553,7 @@ TEST(ThreadPool, AForkWhileOthersCallIsSafe) {
   std::vector<std::thread> callers;
   for (int t = 0; t < 2; ++t)
     callers.emplace_back([&] {
-      while (!stop.load())
-        pool.for_ranges(256, 1, [](int64_t, int64_t) {
-          work_for(1us);
-          return 0;
-        });
+      while (!stop.load()) run(pool, 256, 1, [](int64_t, int64_t) { work_for(1us); });
     });
   for (int round = 0; round < 10; ++round) EXPECT_TRUE(in_child([&] { return uses_threads(pool, 3); }));
   stop = true;
@@ -612,7 +565,7 @@ TEST(ThreadPool, PoolsComeAndGo) {
   for (int round = 0; round < 100; ++round) {
     ThreadPool pool(1 + round % 4);
     Counts counts(100);
-    pool.for_ranges(100, 3, [&](int64_t b, int64_t e) { return counts.add(b, e), 0; });
+    run(pool, 100, 3, [&](int64_t b, int64_t e) { counts.add(b, e); });
     ASSERT_TRUE(counts.each_once());
   }
 }

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/threads.h"
+
 namespace {
 using hologram::host::Ticker;
 using namespace std::chrono_literals;
@@ -61,12 +63,9 @@ TEST(Ticker, AnyThreadMayStartIt) {
     std::this_thread::yield();
     return --at_once, false;
   });
-  std::vector<std::jthread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&] {
-      for (int i = 0; i < 200; ++i) ticker.start();
-    });
-  threads.clear();
+  hologram::test::on_threads(4, [&](int) {
+    for (int i = 0; i < 200; ++i) ticker.start();
+  });
   EXPECT_TRUE(comes_true([&] {  // else all of them may be done before the first call
     ticker.start();
     return most > 0;

@@ -1,5 +1,4 @@
-// tests/portable/shims_test.cpp: each function of cmake/portable/shims.cpp does what the one that
-// it stands for does
+// tests/portable/shims_test.cpp: each function of cmake/portable/shims.cpp does what the one that it stands for does
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -26,8 +25,7 @@ extern "C" char __libc_single_threaded;
 
 namespace {
 
-// The linker took the shim: the address is not that of this system's library, which has the
-// function too.
+// The linker took the shim: the address is not that of this system's library, which has the function too.
 template <class Function>
 void expect_shim(const char* name, Function function) {
   void* of_system = dlsym(RTLD_DEFAULT, name);

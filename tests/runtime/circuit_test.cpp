@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
 
 #include "atlas/class_graph.h"
@@ -110,16 +111,15 @@ TEST(Circuits, DoWhatTheyMeanOnEveryBackend) {
   std::mt19937 random(4);
   for (int k = 0; k < 30; ++k) {
     std::string text = random_circuit(random, k % 2 == 1);
-    ClassMemory expected(1), native(1), interpreted(1), device(1), canonical(1);
+    ClassMemory expected(1), canonical(1);
     reference(calls(text), expected);
-    run("cpu", calls(text), native);
-    run("interp", calls(text), interpreted);
-    run("null", calls(text), device);
+    for (const char* backend : {"cpu", "interp", "null"}) {
+      ClassMemory memory(1);
+      run(backend, calls(text), memory);
+      EXPECT_TRUE(memory == expected) << text << " on " << backend;
+    }
     auto rewritten = sigmatics::canonicalize(sigmatics::parse_circuit(text), Rules::memory);
     run("cpu", sigmatics::calls_of(rewritten.circuit), canonical);
-    EXPECT_TRUE(native == expected) << text;
-    EXPECT_TRUE(interpreted == expected) << text;
-    EXPECT_TRUE(device == expected) << text;
     EXPECT_TRUE(canonical == expected) << text;
   }
 }
@@ -134,35 +134,20 @@ TEST(Circuits, BecomeOneProgramWithoutIntermediateStores) {
 }
 
 TEST(Circuits, VariantsComputeWhatTheirNamesSay) {
-  auto value = [](Variant v, double x, double y) {
-    switch (v) {
-      case Variant::add:
-        return x + y;
-      case Variant::mul:
-        return x * y;
-      case Variant::min:
-        return std::min(x, y);
-      case Variant::max:
-        return std::max(x, y);
-      case Variant::abs:
-        return std::abs(x);
-      case Variant::exp:
-        return std::exp(x);
-      case Variant::log:
-        return std::log(x);
-      case Variant::sqrt:
-        return std::sqrt(x);
-      case Variant::sigmoid:
-        return 1 / (1 + std::exp(-x));
-      case Variant::tanh:
-        return std::tanh(x);
-      case Variant::gelu:
-        return x * std::erfc(-x / std::sqrt(2.0)) / 2;
-      case Variant::sub:
-        return x - y;
-      default:
-        return x / y;
-    }
+  const std::map<Variant, double (*)(double, double)> meanings = {
+      {Variant::add, [](double x, double y) { return x + y; }},
+      {Variant::mul, [](double x, double y) { return x * y; }},
+      {Variant::min, [](double x, double y) { return std::min(x, y); }},
+      {Variant::max, [](double x, double y) { return std::max(x, y); }},
+      {Variant::abs, [](double x, double) { return std::abs(x); }},
+      {Variant::exp, [](double x, double) { return std::exp(x); }},
+      {Variant::log, [](double x, double) { return std::log(x); }},
+      {Variant::sqrt, [](double x, double) { return std::sqrt(x); }},
+      {Variant::sigmoid, [](double x, double) { return 1 / (1 + std::exp(-x)); }},
+      {Variant::tanh, [](double x, double) { return std::tanh(x); }},
+      {Variant::gelu, [](double x, double) { return x * std::erfc(-x / std::sqrt(2.0)) / 2; }},
+      {Variant::sub, [](double x, double y) { return x - y; }},
+      {Variant::div, [](double x, double y) { return x / y; }},
   };
   for (int k = 0; k < sigmatics::num_variants; ++k) {
     auto v = static_cast<Variant>(k);
@@ -178,7 +163,7 @@ TEST(Circuits, VariantsComputeWhatTheirNamesSay) {
     run("interp", {c}, interpreted);
     EXPECT_EQ(sigmatics::variant_from_name(name_of(v)), v);
     for (size_t j = 0; j < class_floats; ++j) {
-      double expected = value(v, before.place({3})[j], before.place({4})[j]);
+      double expected = meanings.at(v)(before.place({3})[j], before.place({4})[j]);
       double got = native.place({5})[j];
       if (std::isnan(expected))
         ASSERT_TRUE(std::isnan(got)) << name_of(v);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "runtime/executable.h"
 #include "support/refusal.h"
+#include "support/threads.h"
 
 namespace hologram::runtime {
 namespace {
@@ -77,34 +78,31 @@ TEST(FakeDevice, ThreadsPassBlocksFromStreamToStream) {
   std::mutex mutex;
   std::deque<std::pair<void*, int>> passed;
   std::atomic<int> wrong{0};
-  std::vector<std::jthread> workers;
-  for (int t = 0; t < threads; ++t)
-    workers.emplace_back([&, t] {
-      for (int n = 0; n < rounds; ++n) {
-        Stream stream = device.make_stream();
-        const int value = t * rounds + n;
-        void* block = device.allocate(256, stream);
-        auto* bytes = static_cast<int*>(device.bytes_of(block));
-        device.enqueue(stream, [=] {
-          std::fill_n(bytes, 64, value);
-          return 0;
-        });
-        device.wait(stream);
-        std::pair<void*, int> other;
-        {
-          std::unique_lock lock(mutex);
-          passed.emplace_back(block, value);
-          other = passed.front();
-          passed.pop_front();
-        }
-        int seen[64] = {};
-        device.copy(seen, other.first, sizeof seen, stream);
-        device.deallocate(other.first, stream);
-        wrong += std::count(seen, seen + 64, other.second) != 64;
-        device.free_stream(stream);
+  test::on_threads(threads, [&](int t) {
+    for (int n = 0; n < rounds; ++n) {
+      Stream stream = device.make_stream();
+      const int value = t * rounds + n;
+      void* block = device.allocate(256, stream);
+      auto* bytes = static_cast<int*>(device.bytes_of(block));
+      device.enqueue(stream, [=] {
+        std::fill_n(bytes, 64, value);
+        return 0;
+      });
+      device.wait(stream);
+      std::pair<void*, int> other;
+      {
+        std::unique_lock lock(mutex);
+        passed.emplace_back(block, value);
+        other = passed.front();
+        passed.pop_front();
       }
-    });
-  workers.clear();
+      int seen[64] = {};
+      device.copy(seen, other.first, sizeof seen, stream);
+      device.deallocate(other.first, stream);
+      wrong += std::count(seen, seen + 64, other.second) != 64;
+      device.free_stream(stream);
+    }
+  });
   EXPECT_EQ(wrong, 0);
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "runtime/disk_cache.h"
+#include "support/threads.h"
 
 namespace hologram::runtime {
 namespace {
@@ -25,10 +26,17 @@ class DiskCacheTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  fs::path only_entry() const {
+  fs::path only_entry(const char* extension) const {
     for (const auto& e : fs::recursive_directory_iterator(root_))
-      if (e.path().extension() == ".kernel") return e.path();
+      if (e.path().extension() == extension) return e.path();
     return {};
+  }
+  static void flip(const fs::path& entry, int at, int bits) {
+    std::fstream f(entry, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekg(at);
+    const int c = f.get();
+    f.seekp(at);
+    f.put(static_cast<char>(c ^ bits));
   }
 
   fs::path root_;
@@ -87,17 +95,12 @@ TEST_F(DiskCacheTest, DropsDamagedEntries) {
   DiskCache cache(root_ / "c", 1 << 20);
   for (int where : {0, 10, 20, 60, 85, -1}) {
     cache.put(key_, "some machine code");
-    fs::path entry = only_entry();
+    fs::path entry = only_entry(".kernel");
     ASSERT_FALSE(entry.empty());
-    if (where < 0) {
+    if (where < 0)
       fs::resize_file(entry, 90);
-    } else {
-      std::fstream f(entry, std::ios::in | std::ios::out | std::ios::binary);
-      f.seekg(where);
-      int c = f.get();
-      f.seekp(where);
-      f.put(static_cast<char>(c ^ 0x40));
-    }
+    else
+      flip(entry, where, 0x40);
     EXPECT_FALSE(cache.get(key_)) << "damage at " << where;
     EXPECT_FALSE(fs::exists(entry));
   }
@@ -141,22 +144,13 @@ TEST_F(DiskCacheTest, DropsDamagedMappedEntries) {
   const std::string content(300, 'w');
   auto refused = [&](const std::function<void(const fs::path&)>& damage) {
     cache.put_mapped(key_, bytes_of(content));
-    fs::path entry;
-    for (const auto& e : fs::recursive_directory_iterator(root_))
-      if (e.path().extension() == ".packed") entry = e.path();
+    const fs::path entry = only_entry(".packed");
     damage(entry);
     return !cache.map(key_, content.size()) && !fs::exists(entry);
   };
   for (int at = 0; at < 4096 + 300; at += at < 80 || at >= 4090 ? 1 : 500)
     for (int bit = 0; bit < 8; ++bit)
-      EXPECT_TRUE(refused([&](const fs::path& entry) {
-        std::fstream f(entry, std::ios::in | std::ios::out | std::ios::binary);
-        f.seekg(at);
-        int c = f.get();
-        f.seekp(at);
-        f.put(static_cast<char>(c ^ 1 << bit));
-      })) << "byte "
-          << at << " bit " << bit;
+      EXPECT_TRUE(refused([&](const fs::path& entry) { flip(entry, at, 1 << bit); })) << "byte " << at << " bit " << bit;
   for (int size : {0, 10, 4096, 4395, 4397}) EXPECT_TRUE(refused([&](const fs::path& entry) { fs::resize_file(entry, size); })) << size;
   EXPECT_FALSE(refused([](const fs::path&) {}));
 }
@@ -192,16 +186,13 @@ TEST_F(DiskCacheTest, MappedEntriesGoBeforeMachineCode) {
 TEST_F(DiskCacheTest, ManyThreadsAtOnceSeeWholeEntries) {
   DiskCache cache(root_ / "c", 1 << 24);
   std::atomic<int> wrong{0};
-  std::vector<std::jthread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 100; ++i) {
-        cache.put(key_, std::string(5000, static_cast<char>('a' + t)));
-        auto got = cache.get(key_);
-        if (got && (got->size() != 5000 || got->find_first_not_of(got->front()) != std::string::npos)) ++wrong;
-      }
-    });
-  threads.clear();
+  test::on_threads(4, [&](int t) {
+    for (int i = 0; i < 100; ++i) {
+      cache.put(key_, std::string(5000, static_cast<char>('a' + t)));
+      auto got = cache.get(key_);
+      if (got && (got->size() != 5000 || got->find_first_not_of(got->front()) != std::string::npos)) ++wrong;
+    }
+  });
   EXPECT_EQ(wrong, 0);
   EXPECT_TRUE(cache.get(key_));
 }

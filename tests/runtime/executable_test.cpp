@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <numeric>
 #include <thread>
 
+#include "runtime/results.h"
 #include "support/refusal.h"
+#include "support/threads.h"
 
 namespace hologram::runtime {
 namespace {
@@ -17,16 +20,7 @@ using ir::Graph;
 using ir::Op;
 using ir::Value;
 
-/// Results in ordinary vectors.
-class Vectors : public Outputs {
- public:
-  void* allocate(int index, size_t bytes, Frame&) override {
-    if (data.size() <= static_cast<size_t>(index)) data.resize(static_cast<size_t>(index) + 1);
-    data[static_cast<size_t>(index)].resize(bytes / sizeof(float));
-    return data[static_cast<size_t>(index)].data();
-  }
-  std::vector<std::vector<float>> data;
-};
+using Vectors = Results<float>;
 
 /// Doubles its one operand.
 class Doubler : public Host {
@@ -57,16 +51,21 @@ class ExecutableTest : public testing::TestWithParam<const char*> {
   std::shared_ptr<Executable> compile(std::vector<bool> statics = {}) {
     return Executable::compile(g, {false, false, std::move(statics)}, runtime);
   }
-  Outcome call(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols, Vectors& out, Host* host = nullptr,
-               Kept* kept = nullptr) {
-    auto frame = e.lease();
-    Outcome outcome = e.run({inputs.data(), symbols.data(), kept}, out, host, *frame);
-    e.give_back(std::move(frame));
-    return outcome;
-  }
   int32_t run(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols, Vectors& out, Host* host = nullptr,
               Kept* kept = nullptr) {
     return call(e, std::move(inputs), std::move(symbols), out, host, kept).status;
+  }
+
+  /// Three of four numbers.
+  std::shared_ptr<Executable> compile_take() {
+    Value t = g.parameter(0, DType::f32, {4}, {1}), i = g.parameter(1, DType::i64, {3}, {1});
+    output(g.make(Op::take, {t, i}, {{0}, {}, 0, ""}));
+    return compile();
+  }
+  /// What the host makes of 8 numbers.
+  Value doubled(Value x) {
+    Value call = g.make(Op::host_call, {x}, {{0}, {}, 0, "double"}, DType::host, Shape{});
+    return g.make(Op::host_result, {call}, {{0}, {1}, 0, ""}, DType::f32, Shape{8});
   }
 
   Graph g;
@@ -132,24 +131,20 @@ TEST_P(ExecutableTest, CallsMayOverlap) {
   output(g.make(Op::dot_general, {g.unary(Op::neg, y), x}, {{0}, {}, 0, ""}));
   auto e = compile();
   std::atomic<int> wrong{0};
-  std::vector<std::jthread> threads;
-  for (int t = 1; t <= 4; ++t)
-    threads.emplace_back([&, t] {
-      std::vector<float> in(64 * 64, static_cast<float>(t));
-      for (int i = 0; i < 50; ++i) {
-        Vectors out;
-        if (run(*e, {in.data()}, {}, out) != 0 || out.data[0][777] != -4096.0f * static_cast<float>(t * t * t)) ++wrong;
-      }
-    });
-  threads.clear();
+  test::on_threads(4, [&](int t) {
+    const auto x = static_cast<float>(t + 1);
+    std::vector<float> in(64 * 64, x);
+    for (int i = 0; i < 50; ++i) {
+      Vectors out;
+      if (run(*e, {in.data()}, {}, out) != 0 || out.data[0][777] != -4096.0f * x * x * x) ++wrong;
+    }
+  });
   EXPECT_EQ(wrong, 0);
 }
 
 TEST_P(ExecutableTest, HostCallsRunBetweenKernels) {
   Value x = g.parameter(0, DType::f32, {8}, {1});
-  Value call = g.make(Op::host_call, {g.unary(Op::neg, x)}, {{0}, {}, 0, "double"}, DType::host, Shape{});
-  Value r = g.make(Op::host_result, {call}, {{0}, {1}, 0, ""}, DType::f32, Shape{8});
-  output(g.binary(Op::add, r, x));
+  output(g.binary(Op::add, doubled(g.unary(Op::neg, x)), x));
   auto e = compile();
   auto in = ramp(8, 1);
   Vectors out;
@@ -167,8 +162,7 @@ TEST_P(ExecutableTest, HostCallsRunBetweenKernels) {
 
 TEST_P(ExecutableTest, AHostsResultGivenTwiceIsTwoTensors) {
   Value x = g.parameter(0, DType::f32, {8}, {1});
-  Value call = g.make(Op::host_call, {x}, {{0}, {}, 0, "double"}, DType::host, Shape{});
-  Value r = g.make(Op::host_result, {call}, {{0}, {1}, 0, ""}, DType::f32, Shape{8});
+  Value r = doubled(x);
   output(r);
   output(r);
   auto e = compile();
@@ -181,9 +175,7 @@ TEST_P(ExecutableTest, AHostsResultGivenTwiceIsTwoTensors) {
 }
 
 TEST_P(ExecutableTest, AnIndexOutOfRangeIsReportedAndTouchesNothing) {
-  Value t = g.parameter(0, DType::f32, {4}, {1}), i = g.parameter(1, DType::i64, {3}, {1});
-  output(g.make(Op::take, {t, i}, {{0}, {}, 0, ""}));
-  auto e = compile();
+  auto e = compile_take();
   auto table = ramp(4, 10);
   std::vector<int64_t> index{1, -1, 3};
   Vectors out;
@@ -198,22 +190,18 @@ TEST_P(ExecutableTest, AnIndexOutOfRangeIsReportedAndTouchesNothing) {
 }
 
 TEST_P(ExecutableTest, FaultsBelongToTheCallThatHasThem) {
-  Value t = g.parameter(0, DType::f32, {4}, {1}), i = g.parameter(1, DType::i64, {3}, {1});
-  output(g.make(Op::take, {t, i}, {{0}, {}, 0, ""}));
-  auto e = compile();
+  auto e = compile_take();
   auto table = ramp(4, 10);
   std::atomic<int> wrong{0};
-  std::vector<std::jthread> threads;
-  for (int64_t last : {3, 4, 0, -5})
-    threads.emplace_back([&, last] {
-      std::vector<int64_t> index{1, 2, last};
-      const int32_t expected = last == 4 || last == -5 ? atlas::index_out_of_range : 0;
-      for (int n = 0; n < 400; ++n) {
-        Vectors out;
-        wrong += call(*e, {table.data(), index.data()}, {}, out).faults != expected;
-      }
-    });
-  threads.clear();
+  test::on_threads(4, [&](int t) {
+    const int64_t last = std::array<int64_t, 4>{3, 4, 0, -5}[static_cast<size_t>(t)];
+    std::vector<int64_t> index{1, 2, last};
+    const int32_t expected = last == 4 || last == -5 ? atlas::index_out_of_range : 0;
+    for (int n = 0; n < 400; ++n) {
+      Vectors out;
+      wrong += call(*e, {table.data(), index.data()}, {}, out).faults != expected;
+    }
+  });
   EXPECT_EQ(wrong, 0);
 }
 
@@ -222,40 +210,35 @@ TEST_P(ExecutableTest, FaultsBelongToTheCallThatHasThem) {
 TEST_P(ExecutableTest, CallsOverlapWithOthersThatKeepAndFail) {
   Value x = g.parameter(0, DType::f32, {16, 8}, {8, 1}), w = g.parameter(1, DType::f32, {8, 8}, {8, 1});
   Value y = g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""});
-  Value row = g.reduce(Op::reduce_sum, y, {0});
-  Value call = g.make(Op::host_call, {row}, {{0}, {}, 0, "double"}, DType::host, Shape{});
-  Value doubled = g.make(Op::host_result, {call}, {{0}, {1}, 0, ""}, DType::f32, Shape{8});
-  output(g.binary(Op::add, doubled, doubled));
+  Value twice = doubled(g.reduce(Op::reduce_sum, y, {0}));
+  output(g.binary(Op::add, twice, twice));
   auto e = compile({false, true});
   std::vector<float> in(128, 1);
   std::atomic<int> wrong{0};
-  std::vector<std::jthread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      std::vector<float> weight(64, static_cast<float>(t + 1));
-      Kept own;  // of this thread's weight
-      for (int n = 0; n < 60; ++n) {
-        Doubler host;
-        host.fails = n % 5 == 2;
-        host.throws = n % 5 == 4;
-        Vectors out;
-        Kept kept = n % 3 ? own : Kept{};
-        int32_t status = -1;
-        try {
-          status = run(*e, {in.data(), weight.data()}, {}, out, &host, &kept);
-        } catch (const std::runtime_error&) {
-          wrong += !host.throws;
-          continue;
-        }
-        wrong += status != (host.fails ? 77 : 0);
-        if (status != 0) continue;
-        wrong += out.data[0][3] != 4 * 16 * 8 * static_cast<float>(t + 1);
-        own = kept;
-        e->keep(std::move(kept));
-        (void)e->cached_bytes();
+  test::on_threads(4, [&](int t) {
+    std::vector<float> weight(64, static_cast<float>(t + 1));
+    Kept own;  // of this thread's weight
+    for (int n = 0; n < 60; ++n) {
+      Doubler host;
+      host.fails = n % 5 == 2;
+      host.throws = n % 5 == 4;
+      Vectors out;
+      Kept kept = n % 3 ? own : Kept{};
+      int32_t status = -1;
+      try {
+        status = run(*e, {in.data(), weight.data()}, {}, out, &host, &kept);
+      } catch (const std::runtime_error&) {
+        wrong += !host.throws;
+        continue;
       }
-    });
-  threads.clear();
+      wrong += status != (host.fails ? 77 : 0);
+      if (status != 0) continue;
+      wrong += out.data[0][3] != 4 * 16 * 8 * static_cast<float>(t + 1);
+      own = kept;
+      e->keep(std::move(kept));
+      (void)e->cached_bytes();
+    }
+  });
   EXPECT_EQ(wrong, 0);
 }
 

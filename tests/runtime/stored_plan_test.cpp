@@ -30,8 +30,7 @@ class StoredBackend final : public Backend {
     alone = alone || !met_.wait_for(lock, std::chrono::seconds(10), [&] { return here_ >= 2; });
     return null_->load(program, code);
   }
-  CodeImage image(std::span<const atlas::Program>, std::span<const std::string> codes,
-                  std::span<const atlas::EntryStep>) const override {
+  CodeImage image(std::span<const atlas::Program>, std::span<const std::string> codes, std::span<const atlas::EntryStep>) const override {
     CodeImage out;
     for (const std::string& code : codes) {
       out.kernels.push_back({out.bytes.size(), Expr(1), Expr(1), Expr(1)});

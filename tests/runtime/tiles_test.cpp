@@ -10,7 +10,7 @@
 
 #include "backend/cpu/backend.h"
 #include "backend/cpu/compile.h"
-#include "runtime/executable.h"
+#include "runtime/results.h"
 #include "support/tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -21,15 +21,6 @@ namespace {
 using ir::Graph;
 using ir::Op;
 using ir::Value;
-
-class Floats : public Outputs {
- public:
-  void* allocate(int, size_t bytes, Frame&) override {
-    data.resize(bytes / sizeof(float));
-    return data.data();
-  }
-  std::vector<float> data;
-};
 
 std::vector<float> normal(size_t n, unsigned seed) {
   std::mt19937 random(seed);
@@ -56,16 +47,38 @@ class TileGraph : public testing::Test {
 
   // x · w with a [m, k] and w [k, n]; w as it lies in memory, or transposed.
   std::shared_ptr<Executable> product(Expr m, int64_t k, int64_t n, int precision, bool w_static, bool w_transposed = false,
-                                      DType type = DType::f32) {
-    graph_->num_symbols = m.is_const() ? 0 : 1;
-    Value x = graph_->parameter(0, DType::f32, {m, k}, {k, 1});
-    Value w = w_transposed ? graph_->parameter(1, DType::f32, {n, k}, {k, 1}) : graph_->parameter(1, DType::f32, {k, n}, {n, 1});
-    if (w_transposed) w = graph_->permute(w, {1, 0});
-    if (type != DType::f32) x = graph_->cast(x, type), w = graph_->cast(w, type);
-    Value y = graph_->make(Op::dot_general, {x, w}, {{precision}, {}, 0, ""});
-    if (type != DType::f32) y = graph_->cast(y, DType::f32);
-    graph_->outputs.push_back({y, contiguous_strides(y->shape), -1});
-    return Executable::compile(*graph_, {false, false, {false, w_static}}, runtime_);
+                                      DType type = DType::f32, bool reproducible = false) {
+    Graph g;
+    g.num_symbols = m.is_const() ? 0 : 1;
+    Value x = g.parameter(0, DType::f32, {m, k}, {k, 1});
+    Value w = w_transposed ? g.parameter(1, DType::f32, {n, k}, {k, 1}) : g.parameter(1, DType::f32, {k, n}, {n, 1});
+    if (w_transposed) w = g.permute(w, {1, 0});
+    if (type != DType::f32) x = g.cast(x, type), w = g.cast(w, type);
+    Value y = g.make(Op::dot_general, {x, w}, {{precision}, {}, 0, ""});
+    return finished(g, type == DType::f32 ? y : g.cast(y, DType::f32), {reproducible, false, {false, w_static}});
+  }
+
+  std::shared_ptr<Executable> finished(Graph& g, Value y, const CompileOptions& options = {}) {
+    g.outputs.push_back({y, contiguous_strides(y->shape), -1});
+    return Executable::compile(g, options, runtime_);
+  }
+
+  // One call, on tiles.
+  template <class T>
+  std::vector<T> run(Executable& e, std::vector<void*> inputs, std::vector<int64_t> symbols = {}) {
+    Results<T> out;
+    const int64_t before = test::amx::state().executed;
+    EXPECT_EQ(call(e, std::move(inputs), std::move(symbols), out).status, 0);
+    if (machine_.emulates() && tile_product(e)) {
+      EXPECT_GT(test::amx::state().executed, before);
+    }
+    return out.data.at(0);
+  }
+
+  static const atlas::Program* tile_product(const Executable& e) {
+    for (const atlas::Program& p : e.plan().programs)
+      if (p.kind() == atlas::BlockKind::product && p.product().packed_rhs >= 0 && p.product().panel_group > 1) return &p;
+    return nullptr;
   }
 
   static int terms_of(const Executable& e) {
@@ -78,12 +91,8 @@ class TileGraph : public testing::Test {
   // The largest error in units of 2^-24 sum |x||w|.
   double error(Executable& e, int64_t m, int64_t k, int64_t n, bool w_transposed = false) {
     auto x = normal(static_cast<size_t>(m * k), 1), w = normal(static_cast<size_t>(k * n), 2);
-    Floats out;
-    auto frame = e.lease();
-    void* inputs[] = {x.data(), w.data()};
-    EXPECT_EQ(e.run({inputs, &m}, out, nullptr, *frame).status, 0);
-    e.give_back(std::move(frame));
-    EXPECT_EQ(out.data.size(), static_cast<size_t>(m * n));
+    const auto out = run<float>(e, {x.data(), w.data()}, {m});
+    EXPECT_EQ(out.size(), static_cast<size_t>(m * n));
     double worst = 0;
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
@@ -93,14 +102,13 @@ class TileGraph : public testing::Test {
           sum += t;
           size += std::abs(t);
         }
-        worst = std::max(worst, std::abs(out.data[static_cast<size_t>(i * n + j)] - sum) / size);
+        worst = std::max(worst, std::abs(out[static_cast<size_t>(i * n + j)] - sum) / size);
       }
     return worst * 0x1p24;
   }
 
   test::TileMachine machine_;
   std::shared_ptr<Runtime> runtime_;
-  std::optional<Graph> graph_{std::in_place};
 };
 
 TEST_F(TileGraph, weights_of_three_terms_are_packed_once) {
@@ -123,7 +131,6 @@ TEST_F(TileGraph, precision_high_is_two_terms_and_medium_one) {
   EXPECT_EQ(terms_of(*high), 2);
   double e2 = error(*high, 100, 160, 200);
   EXPECT_LT(e2, 200);
-  graph_.emplace();
   auto medium = product(Expr(100), 160, 200, 2, true);
   EXPECT_EQ(terms_of(*medium), 1);
   double e1 = error(*medium, 100, 160, 200);
@@ -138,7 +145,6 @@ TEST_F(TileGraph, float32_is_chains_where_terms_were_not_measured_to_be_faster) 
     auto e = product(Expr(100), 160, 200, precision, true);
     EXPECT_EQ(terms_of(*e), 0);
     EXPECT_LT(error(*e, 100, 160, 200), 200);
-    graph_.emplace();
   }
   auto e = product(Expr(40), 96, 64, 0, true, false, DType::bf16);
   EXPECT_EQ(terms_of(*e), 1);
@@ -152,22 +158,9 @@ TEST_F(TileGraph, bfloat16) {
 
 TEST_F(TileGraph, small_and_reproducible_products_are_chains) {
   EXPECT_EQ(terms_of(*product(Expr(16), 16, 64, 0, true)), 0);
-  graph_.emplace();
   EXPECT_EQ(terms_of(*product(Expr(3), 256, 256, 0, true)), 0);
-  graph_.emplace();
-  product(Expr(256), 256, 256, 0, true);
-  auto e = Executable::compile(*graph_, {true, false, {false, true}}, runtime_);
-  EXPECT_EQ(terms_of(*e), 0);
+  EXPECT_EQ(terms_of(*product(Expr(256), 256, 256, 0, true, false, DType::f32, true)), 0);
 }
-
-class Bytes : public Outputs {
- public:
-  void* allocate(int, size_t bytes, Frame&) override {
-    data.resize(bytes / sizeof(int32_t));
-    return data.data();
-  }
-  std::vector<int32_t> data;
-};
 
 std::vector<int8_t> random_bytes(size_t n, unsigned seed) {
   std::mt19937 random(seed);
@@ -176,35 +169,18 @@ std::vector<int8_t> random_bytes(size_t n, unsigned seed) {
   return x;
 }
 
-const atlas::Program* tile_product(const Executable& e) {
-  for (const atlas::Program& p : e.plan().programs)
-    if (p.kind() == atlas::BlockKind::product && p.product().packed_rhs >= 0) return &p;
-  return nullptr;
-}
-
 // Packed for the call by a kernel of its own, as words; few rows are not worth that.
 TEST_F(TileGraph, bytes_that_are_new_in_each_call) {
   for (auto [m, k, n] : {std::array<int64_t, 3>{70, 130, 50}, {64, 64, 32}, {100, 1030, 33}}) {
     for (DType right : {DType::i8, DType::u8}) {
-      graph_.emplace();
-      Value x = graph_->parameter(0, DType::i8, {m, k}, {k, 1});
-      Value w = graph_->parameter(1, right, {k, n}, {n, 1});
-      Value y = graph_->make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}, DType::i32);
-      graph_->outputs.push_back({y, contiguous_strides(y->shape), -1});
-      auto e = Executable::compile(*graph_, {}, runtime_);
+      Graph g;
+      Value x = g.parameter(0, DType::i8, {m, k}, {k, 1}), w = g.parameter(1, right, {k, n}, {n, 1});
+      auto e = finished(g, g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}, DType::i32));
       const atlas::Program* p = tile_product(*e);
       ASSERT_TRUE(p);
       EXPECT_EQ(p->buffers[static_cast<size_t>(p->product().packed_rhs)].dtype, DType::u32);
       auto a = random_bytes(static_cast<size_t>(m * k), 1), b = random_bytes(static_cast<size_t>(k * n), 2);
-      Bytes out;
-      auto frame = e->lease();
-      void* inputs[] = {a.data(), b.data()};
-      const int64_t before = test::amx::state().executed;
-      ASSERT_EQ(e->run({inputs, nullptr}, out, nullptr, *frame).status, 0);
-      e->give_back(std::move(frame));
-      if (machine_.emulates()) {
-        EXPECT_GT(test::amx::state().executed, before);
-      }
+      const auto out = run<int32_t>(*e, {a.data(), b.data()});
       int64_t wrong = 0;
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j) {
@@ -213,7 +189,7 @@ TEST_F(TileGraph, bytes_that_are_new_in_each_call) {
             const int8_t v = b[static_cast<size_t>(t * n + j)];
             sum += a[static_cast<size_t>(i * k + t)] * (right == DType::u8 ? static_cast<uint8_t>(v) : v);
           }
-          wrong += out.data[static_cast<size_t>(i * n + j)] != sum;
+          wrong += out[static_cast<size_t>(i * n + j)] != sum;
         }
       EXPECT_EQ(wrong, 0) << m << ' ' << k << ' ' << n;
     }
@@ -318,36 +294,25 @@ TEST_F(TileGraph, convolutions_of_bfloat16_and_bytes_are_tile_products) {
   for (int64_t size : {1, 3})
     for (DType type : {DType::i8, DType::bf16}) {
       SCOPED_TRACE(fmt::format("{} x {} {}", size, size, name_of(type)));
-      graph_.emplace();
-      const int64_t out = side - size + 1, depth = size * size * channels;
       const bool bytes = type == DType::i8;
       const DType given = bytes ? DType::i8 : DType::f32;
-      const int64_t deep = size == 1 ? 4 * channels : channels;  // 64 values of k at least
-      Value x = graph_->parameter(0, given, {side, side, deep}, {side * deep, deep, 1});
-      const int64_t k = size == 1 ? deep : depth;
-      Value w = graph_->parameter(1, given, {k, results}, {results, 1});
-      if (!bytes) x = graph_->cast(x, type), w = graph_->cast(w, type);
-      Value y = graph_->make(Op::dot_general, {windows(*graph_, x, size), w}, {{0}, {}, 0, ""}, bytes ? DType::i32 : DType::bf16);
-      if (!bytes) y = graph_->cast(y, DType::f32);
-      graph_->outputs.push_back({y, contiguous_strides(y->shape), -1});
-      auto e = Executable::compile(*graph_, {false, false, {false, true}}, runtime_);
+      const int64_t out = side - size + 1, deep = size == 1 ? 4 * channels : channels, k = size * size * deep;  // 64 values of k at least
+      Graph g;
+      Value x = g.parameter(0, given, {side, side, deep}, {side * deep, deep, 1}), w = g.parameter(1, given, {k, results}, {results, 1});
+      if (!bytes) x = g.cast(x, type), w = g.cast(w, type);
+      Value y = g.make(Op::dot_general, {windows(g, x, size), w}, {{0}, {}, 0, ""}, bytes ? DType::i32 : DType::bf16);
+      auto e = finished(g, bytes ? y : g.cast(y, DType::f32), {false, false, {false, true}});
       const atlas::Program* p = tile_product(*e);
       ASSERT_TRUE(p);
       EXPECT_EQ(p->product().terms, bytes ? 0 : 1);
       auto image = random_bytes(static_cast<size_t>(side * side * deep), 3), weight = random_bytes(static_cast<size_t>(k * results), 4);
       std::vector<float> wide_image(image.begin(), image.end()), wide_weight(weight.begin(), weight.end());
-      Bytes ints;
-      Floats floats;
-      auto frame = e->lease();
-      void* inputs[] = {bytes ? static_cast<void*>(image.data()) : wide_image.data(),
-                        bytes ? static_cast<void*>(weight.data()) : wide_weight.data()};
-      const int64_t before = test::amx::state().executed;
-      Outputs& outputs = bytes ? static_cast<Outputs&>(ints) : floats;
-      ASSERT_EQ(e->run({inputs, nullptr}, outputs, nullptr, *frame).status, 0);
-      e->give_back(std::move(frame));
-      if (machine_.emulates()) {
-        EXPECT_GT(test::amx::state().executed, before);
-      }
+      std::vector<int32_t> ints;
+      std::vector<float> floats;
+      if (bytes)
+        ints = run<int32_t>(*e, {image.data(), weight.data()});
+      else
+        floats = run<float>(*e, {wide_image.data(), wide_weight.data()});
       int64_t wrong = 0;
       for (int64_t i = 0; i < out * out; ++i)
         for (int64_t j = 0; j < results; ++j) {
@@ -360,7 +325,7 @@ TEST_F(TileGraph, convolutions_of_bfloat16_and_bytes_are_tile_products) {
             magnitude += std::abs(term);
           }
           const auto at = static_cast<size_t>(i * results + j);
-          wrong += bytes ? ints.data[at] != sum : !(std::abs(floats.data[at] - sum) <= 0x1p-8 * magnitude);
+          wrong += bytes ? ints[at] != sum : !(std::abs(floats[at] - sum) <= 0x1p-8 * magnitude);
         }
       EXPECT_EQ(wrong, 0);
     }

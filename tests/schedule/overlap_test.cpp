@@ -1,5 +1,4 @@
-// tests/schedule/overlap_test.cpp: host calls that go on beside other steps begin early and are
-// awaited late
+// tests/schedule/overlap_test.cpp: host calls that go on beside other steps begin early and are awaited late
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,22 +1,18 @@
-// tests/schedule/run_plan.h: a plan run step by step on the interpreter, each slot in memory of its
-// own.
+// tests/schedule/run_plan.h: plans whose expressions are looked at, run on random inputs.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <random>
 #include <vector>
 
 #include "atlas/walk.h"
-#include "interp/interp.h"
 #include "ir/scalar.h"
-#include "schedule/plan.h"
+#include "unit/plan_run.h"
 
 namespace hologram::test {
 
-/// What make_plan gives, each program verified: its symbols are dense, and its expressions know the
-/// extents that its axes and values have.
+/// What make_plan gives, each program verified: its symbols are dense, and its expressions know the extents that its axes and values have.
 inline schedule::Plan verified_plan(const ir::Graph& g, const schedule::Options& options = {}) {
   ir::verify(g);
   schedule::Plan plan = schedule::make_plan(g, options);
@@ -52,34 +48,20 @@ inline schedule::Plan verified_plan(const ir::Graph& g, const schedule::Options&
   return plan;
 }
 
-/// Runs a plan of a graph without host calls on random inputs; the bytes of each output.
-inline std::vector<std::vector<char>> run_plan(const schedule::Plan& plan, const std::vector<int64_t>& symbols, uint64_t seed = 1) {
-  using schedule::SlotKind;
-  std::vector<std::vector<char>> memory;
+/// Runs a plan of a graph without host calls on random inputs; the bits of each output.
+inline std::vector<std::vector<uint64_t>> run_plan(const schedule::Plan& plan, const std::vector<int64_t>& symbols, uint64_t seed = 1) {
+  std::map<int, Tensor> parameters;
   for (const schedule::Slot& s : plan.slots) {
-    auto& bytes = memory.emplace_back(static_cast<size_t>(s.bytes.eval(symbols)));
-    if (s.kind != SlotKind::input) continue;
+    if (s.kind != schedule::SlotKind::input) continue;
+    std::vector<int64_t> shape;
+    for (const Expr& d : s.shape) shape.push_back(d.eval(symbols));
+    Tensor& t = parameters[s.index] = filled(s.dtype, shape, 0);
     std::mt19937_64 random(seed + static_cast<uint64_t>(s.index));
-    auto size = static_cast<size_t>(size_of(s.dtype));
-    for (size_t at = 0; at < bytes.size(); at += size) {
-      double x = std::normal_distribution<double>()(random);
-      uint64_t bits = is_float(s.dtype) ? ir::bits_of(s.dtype, x) : random() % 2;
-      std::memcpy(&bytes[at], &bits, size);
-    }
+    std::normal_distribution<double> normal;
+    for (uint64_t& bits : t.bits) bits = is_float(s.dtype) ? ir::bits_of(s.dtype, normal(random)) : random() % 2;
   }
-  for (const schedule::Step& s : plan.steps) {
-    atlas::Program p = plan.programs[static_cast<size_t>(s.program)];
-    atlas::expand_math(p);
-    std::vector<void*> bufs;
-    for (int b : s.buffers) bufs.push_back(memory[static_cast<size_t>(b)].data());
-    std::vector<int64_t> sizes;
-    for (const Expr& e : s.symbols) sizes.push_back(e.eval(symbols));
-    std::atomic<int32_t> sticky = 0;
-    interp::run(p, bufs.data(), sizes.data(), &sticky);
-    EXPECT_EQ(sticky, 0) << s.name;
-  }
-  std::vector<std::vector<char>> out;
-  for (const schedule::PlanOutput& o : plan.outputs) out.push_back(memory[static_cast<size_t>(o.slot)]);
+  std::vector<std::vector<uint64_t>> out;
+  for (const Tensor& t : PlanRunner(plan).run(parameters, symbols)) out.push_back(t.bits);
   return out;
 }
 

@@ -76,7 +76,7 @@ const SymbolicGraph cases[] = {{"loop", atlas::BlockKind::loop, 3, loop},
 class Symbols : public testing::TestWithParam<SymbolicGraph> {
  protected:
   // The results with symbol number[k] in the place of symbol k.
-  static std::vector<std::vector<char>> results(const std::vector<int>& number) {
+  static std::vector<std::vector<uint64_t>> results(const std::vector<int>& number) {
     Graph g;
     g.num_symbols = GetParam().symbols;
     Sizes sizes;

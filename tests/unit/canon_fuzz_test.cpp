@@ -1,5 +1,4 @@
-// tests/unit/canon_fuzz_test.cpp: canonical forms of random graphs keep their values and are fixed
-// points.
+// tests/unit/canon_fuzz_test.cpp: canonical forms of random graphs keep their values and are fixed points.
 #include <gtest/gtest.h>
 
 #include "canon/canon.h"

@@ -19,10 +19,9 @@ using ir::Op;
 using ir::Value;
 using test::Tensor;
 
-/// Builds graphs from terms: `add(neg(x), f(2))`. Any operation takes its operands and then its
-/// integers in braces, its dtype behind a colon; sizes are expressions. `f`, `k` and `t` are
-/// constants, `p(number, dtype, sizes)` parameters, and what is used twice has a name: `a = exp(x);
-/// mul(a, a)`.
+/// Builds graphs from terms: `add(neg(x), f(2))`. Any operation takes its operands and then its integers in braces, its dtype behind a
+/// colon; sizes are expressions. `f`, `k` and `t` are constants, `p(number, dtype, sizes)` parameters, and what is used twice has a name:
+/// `a = exp(x); mul(a, a)`.
 class Terms {
  public:
   explicit Terms(Graph& graph) : g_(graph) {
@@ -279,10 +278,8 @@ const std::vector<Row>& rows() {
       {"compare_ranges", "le(integer(i64, 0, {s0, 3}), iota(i64, {s0, 3}, 0))", "constant(b8, 1, {s0, 3})"},
       // [3, 5] and 2; [3, 5] and [2, 4], which overlap
       {"compare_ranges",
-       "at = iota(i32, {2, 3}, 1); far = add(at, k(3)); near = add(at, k(2)); bit_or(eq(far, "
-       "k(2)), eq(far, flip(near, {1})))",
-       "at = iota(i32, {2, 3}, 1); far = add(at, k(3)); near = add(at, k(2)); eq(far, flip(near, "
-       "{1}))"},
+       "at = iota(i32, {2, 3}, 1); far = add(at, k(3)); near = add(at, k(2)); bit_or(eq(far, k(2)), eq(far, flip(near, {1})))",
+       "at = iota(i32, {2, 3}, 1); far = add(at, k(3)); near = add(at, k(2)); eq(far, flip(near, {1}))"},
       // bits
       {"truth_or", "add(a, b)", "bit_or(a, b)"},
       {"truth_and", "mul(a, b)", "bit_and(a, b)"},
@@ -345,26 +342,18 @@ const std::vector<Row>& rows() {
       {"scatter_iota", "scatter(x, iota(i64, {3}, 0), y, {1, 0})", "y"},
       {"dot_bytes", "dot_general(cast(p(12, u8, {3, 5}), i32), cast(p(13, i8, {5, 4}), i32))",
        "dot_general:i32(p(12, u8, {3, 5}), p(13, i8, {5, 4}))"},
-      {"dot_transposed",
-       "permute(dot_general(permute(p(12, f32, {3, 5}), {1, 0}), permute(p(13, f32, {4, 3}), {1, "
-       "0})), {1, 0})",
+      {"dot_transposed", "permute(dot_general(permute(p(12, f32, {3, 5}), {1, 0}), permute(p(13, f32, {4, 3}), {1, 0})), {1, 0})",
        "dot_general(p(13, f32, {4, 3}), p(12, f32, {3, 5}))"},
       {"attention_grouped",
-       "k = expand(reshape(p(17, f32, {2, 3, 4, 8}), {2, 3, 1, 4, 8}), {2, 3, 2, 4, 8}); v = "
-       "expand(reshape(p(18, f32, {2, 3, 4, 8}), {2, 3, 1, 4, 8}), {2, 3, 2, 4, 8}); "
-       "attention(p(16, f32, {2, 6, s0, 8}), reshape(k, {2, 6, 4, 8}), reshape(v, {2, 6, 4, 8}), "
-       "{1})",
-       "attention(p(16, f32, {2, 6, s0, 8}), p(17, f32, {2, 3, 4, 8}), p(18, f32, {2, 3, 4, 8}), "
-       "{1})"},
+       "k = expand(reshape(p(17, f32, {2, 3, 4, 8}), {2, 3, 1, 4, 8}), {2, 3, 2, 4, 8}); v = expand(reshape(p(18, f32, {2, 3, 4, 8}), {2, "
+       "3, 1, 4, 8}), {2, 3, 2, 4, 8}); attention(p(16, f32, {2, 6, s0, 8}), reshape(k, {2, 6, 4, 8}), reshape(v, {2, 6, 4, 8}), {1})",
+       "attention(p(16, f32, {2, 6, s0, 8}), p(17, f32, {2, 3, 4, 8}), p(18, f32, {2, 3, 4, 8}), {1})"},
       {"attention_grouped",
-       "attention(p(16, f32, {6, s0, 8}), expand(p(17, f32, {1, 4, 8}), {6, 4, 8}), expand(p(18, "
-       "f32, {1, 4, 8}), {6, 4, 8}))",
+       "attention(p(16, f32, {6, s0, 8}), expand(p(17, f32, {1, 4, 8}), {6, 4, 8}), expand(p(18, f32, {1, 4, 8}), {6, 4, 8}))",
        "attention(p(16, f32, {6, s0, 8}), p(17, f32, {1, 4, 8}), p(18, f32, {1, 4, 8}))"},
       {"attention_bias",
-       "q = p(16, f32, {2, 6, 5, 8}); k = p(17, f32, {2, 6, 4, 8}); attention(q, k, k, "
-       "expand(p(18, b8, {2, 1, 1, 4}), {2, 6, 5, 4}))",
-       "q = p(16, f32, {2, 6, 5, 8}); k = p(17, f32, {2, 6, 4, 8}); attention(q, k, k, p(18, b8, "
-       "{2, 1, 1, 4}))"},
+       "q = p(16, f32, {2, 6, 5, 8}); k = p(17, f32, {2, 6, 4, 8}); attention(q, k, k, expand(p(18, b8, {2, 1, 1, 4}), {2, 6, 5, 4}))",
+       "q = p(16, f32, {2, 6, 5, 8}); k = p(17, f32, {2, 6, 4, 8}); attention(q, k, k, p(18, b8, {2, 1, 1, 4}))"},
       // functions
       {"sigmoid", "div(f(1), add(f(1), exp(neg(x))))", "sigmoid(x)"},
       {"one_minus_sigmoid", "sub(f(1), sigmoid(x))", "sigmoid(neg(x))"},

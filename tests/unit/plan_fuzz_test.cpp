@@ -1,5 +1,4 @@
-// tests/unit/plan_fuzz_test.cpp: plans of random graphs: their properties, and the values that they
-// compute.
+// tests/unit/plan_fuzz_test.cpp: plans of random graphs: their properties, and the values that they compute.
 #include <gtest/gtest.h>
 
 #include "canon/canon.h"
@@ -134,34 +133,6 @@ TEST(PlanFuzz, FaultsOfPlansAreFound) {
       EXPECT_NE(text.find(f.found), std::string::npos) << f.found << " was not found: " << text;
     }
   }
-}
-
-// Outputs that are written into parameters, beside others that read these in the same kernel.
-TEST(PlanFuzz, WhatReadsAParameterComesBeforeWhatIsWrittenIntoIt) {
-  ir::Graph g;
-  Shape s{Expr(3)};
-  ir::Value x = g.parameter(0, DType::i32, s, {1}), y = g.parameter(1, DType::i32, s, {1});
-  g.outputs.push_back({g.unary(ir::Op::neg, y), {}, 0});
-  g.outputs.push_back({g.binary(ir::Op::mul, g.binary(ir::Op::div, x, g.integer(DType::i32, 3, s)), y), {1}});
-  schedule::Plan plan = schedule::make_plan(g, {});
-  std::map<int, Tensor> data{{0, {DType::i32, {3}, {3, 6, 9}}}, {1, {DType::i32, {3}, {1, 2, 3}}}};
-  EXPECT_EQ(PlanRunner(plan).run(data, {})[1].bits, (std::vector<uint64_t>{1, 4, 9}));
-}
-
-// A depthwise product whose last batch dimension is 1, which is no axis of channels.
-TEST(PlanFuzz, BatchDimensionsOfOneAreNoChannels) {
-  ir::Graph g;
-  Shape s{Expr(2), Expr(1), Expr(3)}, windows{Expr(2), Expr(1), Expr(2), Expr(2)};
-  Shape weights{Expr(2), Expr(1), Expr(2), Expr(1)};
-  ir::Value x = g.parameter(0, DType::i32, s, contiguous_strides(s));
-  ir::Value w = g.parameter(1, DType::i32, weights, contiguous_strides(weights));
-  ir::Value taps = g.make(ir::Op::window, {x}, {.ints = {2, 1, 1}}, {}, windows);
-  ir::Value out = g.make(ir::Op::dot_general, {taps, w});
-  g.outputs.push_back({out, contiguous_strides(out->shape)});
-  schedule::Plan plan = schedule::make_plan(g, {});
-  EXPECT_EQ(faults_of(plan, {}), "");
-  std::map<int, Tensor> data{{0, {DType::i32, {2, 1, 3}, {1, 2, 3, 4, 5, 6}}}, {1, {DType::i32, {2, 1, 2, 1}, {1, 2, 3, 4}}}};
-  EXPECT_EQ(PlanRunner(plan).run(data, {})[0].bits, (std::vector<uint64_t>{5, 8, 32, 39}));
 }
 
 }  // namespace

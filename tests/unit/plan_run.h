@@ -8,13 +8,11 @@
 
 namespace hologram::test {
 
-/// Faults of a plan as text, for these sizes; empty when there are none:
-/// every program passes atlas::verify, reads come after writes, slots that are live at the same
-/// time lie apart inside the arena, steps name what they read from, outputs are written.
+/// Faults of a plan as text, for these sizes; empty when there are none: every program passes atlas::verify, reads come after writes, slots
+/// that are live at the same time lie apart inside the arena, steps name what they read from, outputs are written.
 std::string faults_of(const schedule::Plan& plan, const std::vector<int64_t>& symbols);
 
-/// Runs plans by the interpreter, in an arena that is filled with a pattern before each call. Host
-/// calls give copies of their arguments.
+/// Runs plans by the interpreter, in an arena that is filled with a pattern before each call. Host calls give copies of their arguments.
 class PlanRunner {
  public:
   explicit PlanRunner(const schedule::Plan& plan) : plan_(plan) {}

@@ -15,8 +15,7 @@ struct RandomGraphOptions {
   bool mutations = false;   ///< outputs may be written into parameters
 };
 
-/// Builds a graph of exact operations and evaluates each node as it was asked for, before anything
-/// is folded.
+/// Builds a graph of exact operations and evaluates each node as it was asked for, before anything is folded.
 class RandomGraph {
  public:
   explicit RandomGraph(uint64_t seed, int nodes = 30, RandomGraphOptions options = {});

@@ -247,8 +247,7 @@ void attend(const Attrs& attrs, const std::vector<const Tensor*>& in, Tensor& ou
   });
 }
 
-// The operand's index for a point of the result of a take; -1 in the axis for an index out of
-// bounds.
+// The operand's index for a point of the result of a take; -1 in the axis for an index out of bounds.
 Index gathered(const Tensor& x, const Tensor& indices, size_t axis, int64_t batch, const Index& at) {
   size_t k = indices.shape.size() - static_cast<size_t>(batch);
   Index where(at.begin(), at.begin() + batch);

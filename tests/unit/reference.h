@@ -1,5 +1,4 @@
-// tests/unit/reference.h: a slow evaluator of graphs on small concrete shapes; the oracle of the
-// tests here.
+// tests/unit/reference.h: a slow evaluator of graphs on small concrete shapes; the oracle of the tests here.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +20,14 @@ struct Tensor {
 
 /// Equal bits, any NaN being as good as another.
 bool same(const Tensor& a, const Tensor& b);
-/// Equal up to `tolerance` relative to the larger magnitude (or absolutely below 1); NaN and
-/// infinities must agree.
+/// Equal up to `tolerance` relative to the larger magnitude (or absolutely below 1); NaN and infinities must agree.
 bool close(const Tensor& a, const Tensor& b, double tolerance);
 std::string text(const Tensor& t);
 
 /// A tensor of `shape` with every element `bits`.
 Tensor filled(DType dtype, std::vector<int64_t> shape, uint64_t bits);
 
-/// One operation. `shape` is the result's, with `symbols` put in. Functions that are not exact are
-/// computed in double and rounded.
+/// One operation. `shape` is the result's, with `symbols` put in. Functions that are not exact are computed in double and rounded.
 Tensor evaluate(ir::Op op, const ir::Attrs& attrs, DType dtype, const Shape& shape, const std::vector<const Tensor*>& inputs,
                 std::span<const int64_t> symbols);
 

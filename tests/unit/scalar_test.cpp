@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "ir/infer.h"
@@ -21,58 +22,36 @@ uint64_t eval(Op op, DType t, std::initializer_list<uint64_t> args, DType to = D
 
 // --- integers: all pairs of 8-bit values
 
-template <class T>
-T native(Op op, T x, T y) {
-  int a = x, b = y;
-  bool outside = b < 0 || b >= 8;
-  switch (op) {
-    case Op::add:
-      return static_cast<T>(a + b);
-    case Op::sub:
-      return static_cast<T>(a - b);
-    case Op::mul:
-      return static_cast<T>(a * b);
-    case Op::div:
-      return b == 0 ? T(0) : static_cast<T>(a / b);
-    case Op::rem:
-      return b == 0 ? T(0) : static_cast<T>(a % b);
-    case Op::min:
-    case Op::minnum:
-      return std::min(x, y);
-    case Op::max:
-    case Op::maxnum:
-      return std::max(x, y);
-    case Op::bit_and:
-      return static_cast<T>(a & b);
-    case Op::bit_or:
-      return static_cast<T>(a | b);
-    case Op::bit_xor:
-      return static_cast<T>(a ^ b);
-    case Op::shl:
-      return outside ? T(0) : static_cast<T>(a << b);
-    case Op::shr:
-      return static_cast<T>(outside ? (a < 0 ? -1 : 0) : a >> b);
-    case Op::eq:
-      return a == b;
-    case Op::ne:
-      return a != b;
-    case Op::lt:
-      return a < b;
-    case Op::le:
-      return a <= b;
-    case Op::neg:
-      return static_cast<T>(-a);
-    case Op::abs:
-      return static_cast<T>(a < 0 ? -a : a);
-    case Op::sign:
-      return static_cast<T>((a > 0) - (a < 0));
-    case Op::bit_not:
-      return static_cast<T>(~a);
-    default:
-      ADD_FAILURE() << name_of(op);
-      return 0;
-  }
+int shifted(int a, int b, bool left) {
+  if (b < 0 || b >= 8) return !left && a < 0 ? -1 : 0;
+  return left ? a << b : a >> b;
 }
+
+/// What each operation makes of bytes, before the result wraps.
+const std::map<Op, int (*)(int, int)> native = {
+    {Op::add, [](int a, int b) { return a + b; }},
+    {Op::sub, [](int a, int b) { return a - b; }},
+    {Op::mul, [](int a, int b) { return a * b; }},
+    {Op::div, [](int a, int b) { return b == 0 ? 0 : a / b; }},
+    {Op::rem, [](int a, int b) { return b == 0 ? 0 : a % b; }},
+    {Op::min, [](int a, int b) { return std::min(a, b); }},
+    {Op::minnum, [](int a, int b) { return std::min(a, b); }},
+    {Op::max, [](int a, int b) { return std::max(a, b); }},
+    {Op::maxnum, [](int a, int b) { return std::max(a, b); }},
+    {Op::bit_and, [](int a, int b) { return a & b; }},
+    {Op::bit_or, [](int a, int b) { return a | b; }},
+    {Op::bit_xor, [](int a, int b) { return a ^ b; }},
+    {Op::shl, [](int a, int b) { return shifted(a, b, true); }},
+    {Op::shr, [](int a, int b) { return shifted(a, b, false); }},
+    {Op::eq, [](int a, int b) { return int{a == b}; }},
+    {Op::ne, [](int a, int b) { return int{a != b}; }},
+    {Op::lt, [](int a, int b) { return int{a < b}; }},
+    {Op::le, [](int a, int b) { return int{a <= b}; }},
+    {Op::neg, [](int a, int) { return -a; }},
+    {Op::abs, [](int a, int) { return a < 0 ? -a : a; }},
+    {Op::sign, [](int a, int) { return (a > 0) - (a < 0); }},
+    {Op::bit_not, [](int a, int) { return ~a; }},
+};
 
 template <class T>
 void all_pairs(DType type) {
@@ -86,7 +65,7 @@ void all_pairs(DType type) {
         bool error = false;
         std::array<uint64_t, 2> args{static_cast<uint64_t>(a), static_cast<uint64_t>(b)};
         uint64_t got = eval_scalar(op, type, std::span(args.data(), static_cast<size_t>(info(op).arity)), type, &error);
-        T want = native<T>(op, static_cast<T>(a), static_cast<T>(b));
+        const int want = native.at(op)(static_cast<T>(a), static_cast<T>(b));
         ASSERT_EQ(got, static_cast<uint8_t>(want)) << name_of(op) << " " << a << " " << b;
         ASSERT_EQ(error, (op == Op::div || op == Op::rem) && b == 0);
       }
@@ -154,52 +133,39 @@ std::vector<F> interesting() {
 }
 
 template <class F>
-F native_float(Op op, F x, F y, F z) {
-  switch (op) {
-    case Op::neg:
-      return -x;
-    case Op::abs:
-      return std::fabs(x);
-    case Op::sign:
-      return x > 0 ? F(1) : x < 0 ? F(-1) : F(0);
-    case Op::floor:
-      return std::floor(x);
-    case Op::ceil:
-      return std::ceil(x);
-    case Op::trunc:
-      return std::trunc(x);
-    case Op::round:
-      return x - std::remainder(x, F(1));  // remainder rounds the quotient to nearest even
-    case Op::sqrt:
-      return std::sqrt(x);
-    case Op::add:
-      return x + y;
-    case Op::sub:
-      return x - y;
-    case Op::mul:
-      return x * y;
-    case Op::div:
-      return x / y;
-    case Op::rem:
-      return std::fmod(x, y);
-    case Op::copysign:
-      return std::copysign(x, y);
-    case Op::nextafter:
-      return std::nextafter(x, y);
-    case Op::fma:
-      return std::fma(x, y, z);
-    case Op::minnum:
-      return std::isnan(x) ? y : std::isnan(y) ? x : x < y || (x == y && std::signbit(x)) ? x : y;
-    case Op::maxnum:
-      return std::isnan(x) ? y : std::isnan(y) ? x : x > y || (x == y && std::signbit(y)) ? x : y;
-    case Op::min:
-      return std::isnan(x + y) && (std::isnan(x) || std::isnan(y)) ? NAN : native_float(Op::minnum, x, y, z);
-    case Op::max:
-      return std::isnan(x + y) && (std::isnan(x) || std::isnan(y)) ? NAN : native_float(Op::maxnum, x, y, z);
-    default:
-      return F(0);
-  }
+F lesser(F x, F y) {
+  return std::isnan(x) ? y : std::isnan(y) ? x : x < y || (x == y && std::signbit(x)) ? x : y;
 }
+template <class F>
+F larger(F x, F y) {
+  return std::isnan(x) ? y : std::isnan(y) ? x : x > y || (x == y && std::signbit(y)) ? x : y;
+}
+
+template <class F>
+const std::map<Op, F (*)(F, F, F)> native_float = {
+    {Op::neg, [](F x, F, F) { return -x; }},
+    {Op::abs, [](F x, F, F) { return std::fabs(x); }},
+    {Op::sign, [](F x, F, F) { return x > 0   ? F(1)
+                                      : x < 0 ? F(-1)
+                                              : F(0); }},
+    {Op::floor, [](F x, F, F) { return std::floor(x); }},
+    {Op::ceil, [](F x, F, F) { return std::ceil(x); }},
+    {Op::trunc, [](F x, F, F) { return std::trunc(x); }},
+    {Op::round, [](F x, F, F) { return x - std::remainder(x, F(1)); }},  // remainder rounds the quotient to nearest even
+    {Op::sqrt, [](F x, F, F) { return std::sqrt(x); }},
+    {Op::add, [](F x, F y, F) { return x + y; }},
+    {Op::sub, [](F x, F y, F) { return x - y; }},
+    {Op::mul, [](F x, F y, F) { return x * y; }},
+    {Op::div, [](F x, F y, F) { return x / y; }},
+    {Op::rem, [](F x, F y, F) { return std::fmod(x, y); }},
+    {Op::copysign, [](F x, F y, F) { return std::copysign(x, y); }},
+    {Op::nextafter, [](F x, F y, F) { return std::nextafter(x, y); }},
+    {Op::fma, [](F x, F y, F z) { return std::fma(x, y, z); }},
+    {Op::minnum, [](F x, F y, F) { return lesser(x, y); }},
+    {Op::maxnum, [](F x, F y, F) { return larger(x, y); }},
+    {Op::min, [](F x, F y, F) { return std::isnan(x) || std::isnan(y) ? F(NAN) : lesser(x, y); }},
+    {Op::max, [](F x, F y, F) { return std::isnan(x) || std::isnan(y) ? F(NAN) : larger(x, y); }},
+};
 
 template <class F, class U>
 void float_grid(DType t) {
@@ -219,7 +185,7 @@ void float_grid(DType t) {
           ASSERT_EQ(got, want ? 1u : 0u) << name_of(op) << " " << x << " " << y;
           continue;
         }
-        F want = native_float(op, x, y, z), have = std::bit_cast<F>(static_cast<U>(got));
+        F want = native_float<F>.at(op)(x, y, z), have = std::bit_cast<F>(static_cast<U>(got));
         if (op == Op::round && !std::isnan(x)) {
           ASSERT_EQ(std::signbit(have), std::signbit(x));
         }
