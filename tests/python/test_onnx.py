@@ -2,6 +2,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import hologram
@@ -303,7 +304,13 @@ def test_files_may_change_while_a_model_of_theirs_is_called(tmp_path):
     assert function.graph.constants["more"].ctypes.data % 64 == 0
 
 
-def test_large_parts_of_a_file_are_read_by_few_calls(tmp_path):
+def no_thread(_):
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("start", [threading.Thread.start, no_thread])
+def test_large_parts_of_a_file_are_read_by_few_calls(tmp_path, monkeypatch, start):
+    monkeypatch.setattr(threading.Thread, "start", start)
     content = RNG.bytes(1 << 20)
     (tmp_path / "m").write_bytes(content)
     with open(tmp_path / "m", "rb") as file:

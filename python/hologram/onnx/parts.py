@@ -43,9 +43,15 @@ class Parts:
     def start(self):
         """Begins to read what has places; later ones are filled at once."""
         parts, self._parts = self._parts, None
-        if parts:
-            self._reading = threading.Thread(target=self._read, args=(os.dup(self._file.fileno()), parts), name="hologram.onnx.parts")
-            self._reading.start()
+        if not parts:
+            return
+        given = os.dup(self._file.fileno()), parts
+        reading = threading.Thread(target=self._read, args=given, name="hologram.onnx.parts")
+        try:
+            reading.start()
+            self._reading = reading
+        except RuntimeError:  # no more threads, or the process ends
+            self._read(*given)
 
     def _read(self, file, parts):
         try:
