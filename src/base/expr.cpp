@@ -12,6 +12,20 @@ namespace hologram {
 struct Expr::Poly {
   std::vector<Term> terms;
   uint64_t hash;
+  unsigned kinds;  // bits of the kinds of atoms that stand anywhere inside
+
+  static unsigned bit(Atom::Kind kind) { return 1u << static_cast<int>(kind); }
+  static unsigned kinds_in(const Expr& e) { return e.terms_ ? e.terms_->kinds : 0; }
+  static unsigned kinds_in(const Atom& a) {
+    return bit(a.kind) | (a.is_leaf() ? 0 : kinds_in(*a.a) | kinds_in(*a.b));
+  }
+
+  static Expr with_constant(const Expr& e, int64_t constant);
+  static Expr of_ordered(int64_t constant, std::vector<Term> terms);
+  static Expr sum(const Expr& x, const Expr& y, int64_t sign);
+  static Expr scaled(const Expr& e, int64_t c);
+  static Expr substitute(const Expr& e,
+                         const std::function<std::optional<Expr>(const Atom&)>& lookup);
 };
 
 namespace {
@@ -46,6 +60,11 @@ int64_t floor_div_value(int64_t a, int64_t b) {
   if (b == -1) return wrapping_sub(0, a);
   int64_t q = a / b;
   return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+// No sane index needs more; parsers meet insane ones.
+void require_few(size_t terms) {
+  require(terms <= 1 << 12, "size arithmetic: an expression of {} terms", terms);
 }
 
 AtomRef make_atom(Atom::Kind kind, int id, const Expr* a, const Expr* b) {
@@ -145,34 +164,53 @@ int compare(const Atom& x, const Atom& y) {
 }
 
 Expr Expr::from_terms(int64_t constant, std::vector<Term> terms) {
-  // No sane index needs more; parsers meet insane ones.
-  require(terms.size() <= 1 << 12, "size arithmetic: an expression of {} terms", terms.size());
+  require_few(terms.size());
   for (Term& t : terms) {
     require(t.atoms.size() <= 64, "size arithmetic: a term of degree {}", t.atoms.size());
-    std::sort(t.atoms.begin(), t.atoms.end(), less_atoms);
+    if (t.atoms.size() > 1) std::sort(t.atoms.begin(), t.atoms.end(), less_atoms);
     if (t.atoms.empty()) constant = add_checked(constant, std::exchange(t.coefficient, 0));
   }
-  std::sort(terms.begin(), terms.end(), less_terms);
-  std::vector<Term> merged;
-  for (Term& t : terms) {
-    if (!merged.empty() && compare_atoms(merged.back().atoms, t.atoms) == 0)
-      merged.back().coefficient = add_checked(merged.back().coefficient, t.coefficient);
-    else
-      merged.push_back(std::move(t));
+  if (terms.size() > 1) std::sort(terms.begin(), terms.end(), less_terms);
+  size_t count = 0;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (count > 0 && compare_atoms(terms[count - 1].atoms, terms[i].atoms) == 0)
+      terms[count - 1].coefficient =
+          add_checked(terms[count - 1].coefficient, terms[i].coefficient);
+    else if (count++ != i)
+      terms[count - 1] = std::move(terms[i]);
   }
-  std::erase_if(merged, [](const Term& t) { return t.coefficient == 0; });
-  // The least integer has no opposite.
-  for (const Term& t : merged) add_checked(t.coefficient, -1);
+  terms.resize(count);
+  return Poly::of_ordered(constant, std::move(terms));
+}
+
+// The terms of e with another constant.
+Expr Expr::Poly::with_constant(const Expr& e, int64_t constant) {
   add_checked(constant, -1);
-  if (auto whole = recombine(merged)) return from_terms(constant, std::move(merged)) + *whole;
-  Expr e(constant);
-  if (merged.empty()) return e;
+  Expr out(constant);
+  out.terms_ = e.terms_;
+  return out;
+}
+
+// Of terms in canonical order, each of other atoms.
+Expr Expr::Poly::of_ordered(int64_t constant, std::vector<Term> terms) {
+  std::erase_if(terms, [](const Term& t) { return t.coefficient == 0; });
+  // The least integer has no opposite.
+  for (const Term& t : terms) add_checked(t.coefficient, -1);
+  add_checked(constant, -1);
+  unsigned top = 0, kinds = 0;
   uint64_t h = 17;
-  for (const Term& t : merged) {
+  for (const Term& t : terms) {
     h = mix(h, static_cast<uint64_t>(t.coefficient));
-    for (const AtomRef& a : t.atoms) h = mix(h, a->hash);
+    for (const AtomRef& a : t.atoms) {
+      h = mix(h, a->hash);
+      top |= bit(a->kind);
+      kinds |= kinds_in(*a);
+    }
   }
-  e.terms_ = std::make_shared<const Poly>(Poly{std::move(merged), h});
+  if ((top & bit(Atom::Kind::mod)) && (top & bit(Atom::Kind::floor_div)))
+    if (auto whole = recombine(terms)) return of_ordered(constant, std::move(terms)) + *whole;
+  Expr e(constant);
+  if (!terms.empty()) e.terms_ = std::make_shared<const Poly>(Poly{std::move(terms), h, kinds});
   return e;
 }
 
@@ -197,10 +235,10 @@ Expr Expr::bounded(const Expr& e, const Expr& extent) {
 }
 
 Expr Expr::unbounded() const {
-  auto is_bounded = [](const Atom& a) { return a.kind == Atom::Kind::bounded; };
-  if (!any_atom(is_bounded)) return *this;
-  return substitute(
-      [&](const Atom& a) { return is_bounded(a) ? std::optional(*a.b) : std::nullopt; });
+  if (!(Poly::kinds_in(*this) & Poly::bit(Atom::Kind::bounded))) return *this;
+  return substitute([&](const Atom& a) {
+    return a.kind == Atom::Kind::bounded ? std::optional(*a.b) : std::nullopt;
+  });
 }
 
 std::span<const Term> Expr::terms() const {
@@ -229,27 +267,62 @@ Expr Expr::operator+(const Expr& other) const {
   if (is_const() && other.is_const()) return Expr(add_checked(constant_, other.constant_));
   if (other.is(0)) return *this;
   if (is(0)) return other;
-  std::vector<Term> all(terms().begin(), terms().end());
-  all.insert(all.end(), other.terms().begin(), other.terms().end());
-  return from_terms(add_checked(constant_, other.constant_), std::move(all));
+  return Poly::sum(*this, other, 1);
 }
 
-Expr Expr::operator-(const Expr& other) const { return *this + other * Expr(-1); }
+Expr Expr::operator-(const Expr& other) const {
+  if (is_const() && other.is_const()) return *this + Expr(mul_checked(other.constant_, -1));
+  if (other.is(0)) return *this;
+  return Poly::sum(*this, other, -1);
+}
+
+// x + sign * y, of which one is no constant.
+Expr Expr::Poly::sum(const Expr& x, const Expr& y, int64_t sign) {
+  const int64_t constant = add_checked(x.constant_, mul_checked(y.constant_, sign));
+  if (y.is_const()) return with_constant(x, constant);
+  if (x.is_const() && sign == 1) return with_constant(y, constant);
+  const std::span<const Term> a = x.terms(), b = y.terms();
+  require_few(a.size() + b.size());
+  std::vector<Term> all;
+  all.reserve(a.size() + b.size());
+  for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
+    const int order = i == a.size()   ? 1
+                      : j == b.size() ? -1
+                                      : compare_atoms(a[i].atoms, b[j].atoms);
+    if (order < 0) {
+      all.push_back(a[i++]);
+      continue;
+    }
+    int64_t coefficient = mul_checked(b[j].coefficient, sign);
+    if (order == 0) coefficient = add_checked(a[i++].coefficient, coefficient);
+    if (coefficient != 0) all.push_back({coefficient, b[j].atoms});
+    ++j;
+  }
+  return of_ordered(constant, std::move(all));
+}
+
+Expr Expr::Poly::scaled(const Expr& e, int64_t c) {
+  std::vector<Term> terms(e.terms().begin(), e.terms().end());
+  for (Term& t : terms) t.coefficient = mul_checked(t.coefficient, c);
+  return of_ordered(mul_checked(e.constant_, c), std::move(terms));
+}
 
 Expr Expr::operator*(const Expr& other) const {
   if (is_const() && other.is_const()) return Expr(mul_checked(constant_, other.constant_));
   if (is(0) || other.is(0)) return Expr(0);
   if (is(1)) return other;
   if (other.is(1)) return *this;
+  if (other.is_const()) return Poly::scaled(*this, other.constant_);
+  if (is_const()) return Poly::scaled(other, constant_);
   std::vector<Term> all;
-  auto scaled = [&](const Expr& e, int64_t c) {
+  auto add_scaled = [&](const Expr& e, int64_t c) {
     if (c != 0)
       for (const Term& t : e.terms()) all.push_back({mul_checked(t.coefficient, c), t.atoms});
   };
   require((terms().size() + 1) * (other.terms().size() + 1) <= 1 << 12,
           "size arithmetic: a product of {} by {} terms", terms().size(), other.terms().size());
-  scaled(*this, other.constant_);
-  scaled(other, constant_);
+  add_scaled(*this, other.constant_);
+  add_scaled(other, constant_);
   for (const Term& x : terms())
     for (const Term& y : other.terms()) {
       Term t{mul_checked(x.coefficient, y.coefficient), x.atoms};
@@ -401,12 +474,11 @@ bool Expr::any_atom(const std::function<bool(const Atom&)>& test) const {
 }
 
 bool Expr::has_axis(int id) const {
-  return any_atom([id](const Atom& a) { return a.kind == Atom::Kind::axis && a.id == id; });
+  return has_axes() &&
+         any_atom([id](const Atom& a) { return a.kind == Atom::Kind::axis && a.id == id; });
 }
 
-bool Expr::has_axes() const {
-  return any_atom([](const Atom& a) { return a.kind == Atom::Kind::axis; });
-}
+bool Expr::has_axes() const { return Poly::kinds_in(*this) & Poly::bit(Atom::Kind::axis); }
 
 std::optional<std::pair<Expr, Expr>> Expr::linear_in_axis(int id) const {
   std::vector<Term> with, without;
@@ -431,27 +503,39 @@ std::optional<std::pair<Expr, Expr>> Expr::linear_in_axis(int id) const {
 }
 
 Expr Expr::substitute(const std::function<std::optional<Expr>(const Atom&)>& lookup) const {
-  Expr sum(constant_);
-  for (const Term& t : terms()) {
-    Expr product(t.coefficient);
-    for (const AtomRef& a : t.atoms) {
-      using K = Atom::Kind;
-      std::optional<Expr> repl = lookup(*a);
-      if (repl)
-        product *= *repl;
-      else if (a->is_leaf())
-        product *= from_terms(0, {Term{1, {a}}});
-      else {
+  return Poly::substitute(*this, lookup);
+}
+
+// Terms that stay as they are, of leaves alone, are taken over in their order.
+Expr Expr::Poly::substitute(const Expr& e,
+                            const std::function<std::optional<Expr>(const Atom&)>& lookup) {
+  using K = Atom::Kind;
+  std::vector<Term> same;
+  Expr sum(0);
+  for (const Term& t : e.terms()) {
+    std::optional<Expr> product;  // once an atom does not stay
+    for (size_t k = 0; k < t.atoms.size(); ++k) {
+      const AtomRef& a = t.atoms[k];
+      std::optional<Expr> made = lookup(*a);
+      if (!made && !a->is_leaf()) {
         Expr x = a->a->substitute(lookup), y = a->b->substitute(lookup);
-        product *= a->kind == K::floor_div ? floor_div(x, y)
-                   : a->kind == K::mod     ? mod(x, y)
-                   : a->kind == K::min     ? min(x, y)
-                                           : max(x, y);
+        made = a->kind == K::floor_div ? floor_div(x, y)
+               : a->kind == K::mod     ? mod(x, y)
+               : a->kind == K::min     ? min(x, y)
+                                       : max(x, y);
       }
+      if (!made && !product) continue;
+      if (!product)
+        product = from_terms(0, {Term{t.coefficient, {t.atoms.begin(), t.atoms.begin() + k}}});
+      *product *= made ? *made : from_terms(0, {Term{1, {a}}});
     }
-    sum += product;
+    if (product)
+      sum += *product;
+    else
+      same.push_back(t);
   }
-  return sum;
+  if (same.size() == e.terms().size()) return e;
+  return of_ordered(e.constant_, std::move(same)) + sum;
 }
 
 int64_t Expr::eval(std::span<const int64_t> symbols, std::span<const int64_t> axes,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/expr_format.h"
 #include "ir/fold.h"
 #include "ir/infer.h"
 #include "ir/scalar.h"
@@ -142,7 +143,7 @@ Value Graph::reduce(Op op, Value x, std::vector<int64_t> axes) {
 
 Value Graph::broadcast(Value x, const Shape& shape) {
   require(x != nullptr && x->shape.size() <= shape.size(),
-          "broadcast: rank {} does not fit shape {}", x ? x->rank() : 0, str(shape));
+          "broadcast: rank {} does not fit shape {}", x ? x->rank() : 0, shape);
   Shape padded(shape.size() - x->shape.size(), Expr(1));
   padded.insert(padded.end(), x->shape.begin(), x->shape.end());
   return expand(reshape(x, std::move(padded)), shape);

@@ -13,7 +13,24 @@
 namespace hologram::ir {
 namespace {
 
-std::string text(Value v) { return fmt::format("{}{}", name_of(v->dtype), str(v->shape)); }
+// An operand in a message, which few are.
+struct Text {
+  Value v;
+};
+Text text(Value v) { return {v}; }
+
+}  // namespace
+}  // namespace hologram::ir
+
+template <>
+struct fmt::formatter<hologram::ir::Text> : fmt::formatter<std::string_view> {
+  auto format(const hologram::ir::Text& t, format_context& context) const {
+    return fmt::format_to(context.out(), "{}{}", hologram::name_of(t.v->dtype), t.v->shape);
+  }
+};
+
+namespace hologram::ir {
+namespace {
 
 class Rule {
  public:
@@ -28,8 +45,7 @@ class Rule {
     Type t = type();
     if (dtype_ && *dtype_ != t.dtype)
       bad("the result is {}, not {}", name_of(t.dtype), name_of(*dtype_));
-    if (shape_ && *shape_ != t.shape)
-      bad("the result's shape is {}, not {}", str(t.shape), str(*shape_));
+    if (shape_ && *shape_ != t.shape) bad("the result's shape is {}, not {}", t.shape, *shape_);
     return t;
   }
 
@@ -79,7 +95,7 @@ class Rule {
   void dimensions(const Shape& shape) const {
     for (const Expr& d : shape) {
       symbolic(d, "dimension");
-      need(!provably_less(d, Expr(0)), "dimension {} of {} is negative", d, str(shape));
+      need(!provably_less(d, Expr(0)), "dimension {} of {} is negative", d, shape);
     }
   }
 
@@ -165,7 +181,7 @@ class Rule {
     need(in_[0]->dtype == DType::b8, "operand 0 is {}, expected a condition of type b8",
          text(in_[0]));
     need(in_[0]->shape == in_[1]->shape, "operand 1 is {}, expected the condition's shape {}",
-         text(in_[1]), str(in_[0]->shape));
+         text(in_[1]), in_[0]->shape);
     same(1);
     return {in_[1]->dtype, in_[1]->shape};
   }
@@ -218,13 +234,13 @@ class Rule {
 
   void same_rank() const {
     need(given().size() == in_[0]->shape.size(), "operand {} and result shape {} differ in rank",
-         text(in_[0]), str(given()));
+         text(in_[0]), given());
   }
 
   Type reshape() const {
     Expr from = numel(in_[0]->shape), to = numel(given());
     need(!provably_less(from, to) && !provably_less(to, from),
-         "cannot turn {} ({} elements) into {} ({})", text(in_[0]), from, str(given()), to);
+         "cannot turn {} ({} elements) into {} ({})", text(in_[0]), from, given(), to);
     return {in_[0]->dtype, given()};
   }
 
@@ -278,12 +294,12 @@ class Rule {
     need(axis >= 0 && axis < in_[0]->rank(), "axis {} is outside [0, {})", axis, in_[0]->rank());
     need(step > 0 && dilation > 0, "step {} or dilation {} is not positive", step, dilation);
     need(given().size() == in_[0]->shape.size() + 1, "windows of {} cannot have the shape {}",
-         text(in_[0]), str(given()));
+         text(in_[0]), given());
     const Expr &many = given()[static_cast<size_t>(axis)], &size = given().back();
     Shape rest = in_[0]->shape;
     const Expr n = std::exchange(rest[static_cast<size_t>(axis)], many);
     rest.push_back(size);
-    need(rest == given(), "windows of {} cannot have the shape {}", text(in_[0]), str(given()));
+    need(rest == given(), "windows of {} cannot have the shape {}", text(in_[0]), given());
     Expr last = Expr(step) * (many - Expr(1)) + Expr(dilation) * (size - Expr(1));
     bool some = provably_nonnegative(many - Expr(1)) && provably_nonnegative(size - Expr(1));
     need(!some || !provably_less(n - Expr(1), last),
@@ -386,11 +402,11 @@ class Rule {
     out.back() = in_[2]->shape.back();
     rows.pop_back();
     need(in_[3]->dtype == in_[0]->dtype && in_[3]->shape == out, "gradient is {}, expected {}{}",
-         text(in_[3]), name_of(in_[0]->dtype), str(out));
+         text(in_[3]), name_of(in_[0]->dtype), out);
     for (size_t i = 4; i < 6; ++i)
       need(in_[i]->dtype == compute_type(in_[0]->dtype) && in_[i]->shape == rows,
            "operand {} is {}, expected {}{}", i, text(in_[i]), name_of(compute_type(in_[0]->dtype)),
-           str(rows));
+           rows);
     return {in_[0]->dtype, in_[static_cast<size_t>(operand)]->shape};
   }
 
@@ -429,7 +445,7 @@ class Rule {
       const Expr& d = scores[scores.size() - s.size() + i];
       fits = s[i].is(1) || s[i] == d;
     }
-    need(fits, "bias {} does not broadcast to {}", text(added), str(scores));
+    need(fits, "bias {} does not broadcast to {}", text(added), scores);
   }
 
   void indices() const {
@@ -444,8 +460,7 @@ class Rule {
     need(batch >= 0 && batch <= std::min<int64_t>(a, in_[1]->rank()), "batch {} is outside [0, {}]",
          batch, std::min<int64_t>(a, in_[1]->rank()));
     need(std::equal(indices.begin(), indices.begin() + batch, from.begin()),
-         "the first {} dimensions of the indices {} are not those of {}", batch, str(indices),
-         str(from));
+         "the first {} dimensions of the indices {} are not those of {}", batch, indices, from);
     Shape out(from.begin(), from.begin() + a);
     out.insert(out.end(), indices.begin() + batch, indices.end());
     out.insert(out.end(), from.begin() + a + 1, from.end());
@@ -467,7 +482,7 @@ class Rule {
     need(mode >= 0 && mode <= 4, "mode {} is outside [0, 4]", mode);
     Shape want = indexed(attrs_.ints[0], attrs_.ints[2]);
     need(in_[2]->dtype == in_[0]->dtype && in_[2]->shape == want, "updates are {}, expected {}{}",
-         text(in_[2]), name_of(in_[0]->dtype), str(want));
+         text(in_[2]), name_of(in_[0]->dtype), want);
     return {in_[0]->dtype, in_[0]->shape};
   }
 

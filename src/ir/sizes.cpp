@@ -5,6 +5,8 @@
 #include <optional>
 #include <random>
 
+#include "base/expr_format.h"
+
 namespace hologram::ir {
 namespace {
 
@@ -20,7 +22,6 @@ Shape with_numbers(const Shape& dims, std::span<const int64_t> symbols) {
         return std::nullopt;
       return Expr(symbols[static_cast<size_t>(a.id)]);
     });
-    require(n.is_const(), "{} has no value for these sizes", e.str());
     out.push_back(std::move(n));
   }
   return out;
@@ -29,9 +30,10 @@ Shape with_numbers(const Shape& dims, std::span<const int64_t> symbols) {
 void require_elements(const Shape& shape) {
   __int128 n = 1;
   for (const Expr& e : shape) {
-    require(e.constant_value() >= 0, "the shape {} has a negative size", str(shape));
+    require(e.is_const(), "{} has no value for these sizes", e);
+    require(e.constant_value() >= 0, "the shape {} has a negative size", shape);
     n *= std::max<int64_t>(e.constant_value(), 1);
-    require(n <= most_elements, "the shape {} has more than 2^48 elements", str(shape));
+    require(n <= most_elements, "the shape {} has more than 2^48 elements", shape);
   }
 }
 
@@ -39,9 +41,23 @@ bool has_elements(const Shape& shape) {
   return std::ranges::none_of(shape, [](const Expr& e) { return e.is(0); });
 }
 
+void require_something(const Shape& from, const Shape& taken) {
+  require(has_elements(from) || !has_elements(taken), "take: there is nothing to take {} from {}",
+          taken, from);
+}
+
+// Of a graph without symbols, whose nodes are made for the only sizes that it has.
+void check_the_sizes(const Graph& graph) {
+  for (Value v : live_nodes(graph)) {
+    require_elements(v->shape);
+    if (v->is(Op::take)) require_something(v->input(0)->shape, v->shape);
+  }
+}
+
 }  // namespace
 
 void check_sizes(const Graph& graph, std::span<const int64_t> symbols) {
+  if (graph.num_symbols == 0) return check_the_sizes(graph);
   Graph numbered;
   std::vector<Value> copies(graph.nodes().size());
   for (Value v : live_nodes(graph)) {
@@ -51,9 +67,7 @@ void check_sizes(const Graph& graph, std::span<const int64_t> symbols) {
     require_elements(shape);
     std::vector<Value> inputs;
     for (Value input : v->inputs) inputs.push_back(copies[input->id]);
-    if (v->is(Op::take))
-      require(has_elements(inputs[0]->shape) || !has_elements(shape),
-              "take: there is nothing to take {} from {}", str(shape), str(inputs[0]->shape));
+    if (v->is(Op::take)) require_something(inputs[0]->shape, shape);
     copies[v->id] =
         numbered.make(v->op, std::move(inputs), std::move(attrs), v->dtype, std::move(shape));
   }

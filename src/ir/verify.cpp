@@ -1,6 +1,7 @@
 // ir/verify.cpp: checks of whole graphs.
 #include <set>
 
+#include "base/expr_format.h"
 #include "ir/graph.h"
 #include "ir/infer.h"
 
@@ -14,8 +15,7 @@ void verify_symbols(const Graph& graph, const std::vector<Expr>& exprs, std::str
       return a.kind == Atom::Kind::axis || a.kind == Atom::Kind::value ||
              (symbol && (a.id < 0 || a.id >= graph.num_symbols));
     });
-    require(!bad, "{}: {} needs more than the graph's {} symbols", where, e.str(),
-            graph.num_symbols);
+    require(!bad, "{}: {} needs more than the graph's {} symbols", where, e, graph.num_symbols);
   }
 }
 

@@ -2,7 +2,9 @@
 #include "strips/body.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "atlas/abi.h"
 #include "ir/scalar.h"
@@ -63,20 +65,31 @@ BodyRunner::BodyRunner(const BodyPlan& plan, char* memory)
   }
 }
 
-void BodyRunner::run(Frame& frame, int64_t lanes) {
+bool BodyPlan::stack_along(int axis) {
+  if (!indices_.linear_along(axis)) return false;
+  for (const Step& s : steps_) {
+    const bool in_a_row = s.kind == Kind::clamp || s.kind == Kind::accumulator ||
+                          s.kind == Kind::accumulate || !s.values.empty();
+    if (in_a_row || (!s.varies && indices_.step_along(s.at, axis) != 0)) return false;
+  }
+  for (Step& s : steps_) s.row_step = indices_.step_along(s.at, axis);
+  return true;
+}
+
+void BodyRunner::run(Frame& frame, int64_t lanes, int64_t rows) {
   using Kind = BodyPlan::Kind;
   for (const Step& s : plan_.steps_) {
-    const int64_t n = s.varies ? lanes : 1;
+    const int64_t n = s.varies ? lanes * rows : 1;
     switch (s.kind) {
       case Kind::compute:
         s.function(home(s), arg(s, 0), s.args[1] < 0 ? nullptr : arg(s, 1),
                    s.args[2] < 0 ? nullptr : arg(s, 2), n);
         break;
       case Kind::load:
-        load(s, frame, n);
+        load(s, frame, s.varies ? lanes : 1, s.varies ? rows : 1);
         break;
       case Kind::store:
-        store(s, frame, n);
+        store(s, frame, s.varies ? lanes : 1, s.varies ? rows : 1);
         break;
       case Kind::choose:
         values_[static_cast<size_t>(s.out)] = arg(s, *arg(s, 0) ? 1 : 2);
@@ -91,7 +104,7 @@ void BodyRunner::run(Frame& frame, int64_t lanes) {
         *home(s) = static_cast<char>(numbers_[static_cast<size_t>(s.number)].at);
         break;
       case Kind::index: {
-        const int64_t* at = positions(s, n);
+        const int64_t* at = positions(s, s.varies ? lanes : 1, s.varies ? rows : 1);
         std::copy_n(at, n, reinterpret_cast<int64_t*>(home(s)));
         break;
       }
@@ -124,17 +137,46 @@ const int64_t* BodyRunner::positions(const Step& s, int64_t n) {
   return positions_.data();
 }
 
-void BodyRunner::load(const Step& s, const Frame& frame, int64_t n) {
+const int64_t* BodyRunner::positions(const Step& s, int64_t n, int64_t rows) {
+  const int64_t* at = positions(s, n);
+  for (int64_t l = n; l < n * rows; ++l)
+    positions_[static_cast<size_t>(l)] = positions_[static_cast<size_t>(l - n)] + s.row_step;
+  return at;
+}
+
+// Without guards. The inner loop is the one with the smaller step.
+void BodyRunner::load_rows(const Step& s, const char* base, int64_t n, int64_t rows) {
+  const Line line = Indices::value(s.at, numbers_.data());
+  by_bytes(s.bytes, [&]<class T>(T) {
+    auto* to = reinterpret_cast<T*>(home(s));
+    const T* from = reinterpret_cast<const T*>(base) + line.at;
+    const int64_t step = line.step, down = s.row_step;
+    if (std::abs(down) < std::abs(step)) {
+      for (int64_t l = 0; l < n; ++l)
+        for (int64_t r = 0; r < rows; ++r) to[r * n + l] = from[l * step + r * down];
+      return;
+    }
+    for (int64_t r = 0; r < rows; ++r, to += n, from += down)
+      if (step == 1)
+        std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+      else
+        for (int64_t l = 0; l < n; ++l) to[l] = from[l * step];
+  });
+}
+
+void BodyRunner::load(const Step& s, const Frame& frame, int64_t n, int64_t rows) {
   char* out = home(s);
   values_[static_cast<size_t>(s.out)] = out;
   const char* guard = s.args[0] < 0 ? nullptr : arg(s, 0);
   if (guard && !s.guard_varies) {
-    if (!*guard) return fill(out, 0, s.bytes, n);
+    if (!*guard) return fill(out, 0, s.bytes, n * rows);
     guard = nullptr;
   }
   char* base = frame.buffers[static_cast<size_t>(s.number)];
-  const bool listed = !s.values.empty();
-  const Line line = listed ? Line{} : Indices::value(s.at, numbers_.data());
+  const Line line = s.values.empty() ? Indices::value(s.at, numbers_.data()) : Line{};
+  if (rows > 1 && s.row_step == n * line.step) n *= std::exchange(rows, 1);  // one long row
+  if (rows > 1 && !guard && !s.truth) return load_rows(s, base, n, rows);
+  const bool listed = !s.values.empty() || rows > 1;
   if (!listed && !guard && (line.step == 1 || n == 1) && !s.truth) {
     char* from = base + line.at * s.bytes;
     if (s.in_place)
@@ -143,7 +185,8 @@ void BodyRunner::load(const Step& s, const Frame& frame, int64_t n) {
       std::memcpy(out, from, static_cast<size_t>(n * s.bytes));
     return;
   }
-  const int64_t* at = listed ? positions(s, n) : nullptr;
+  const int64_t* at = listed ? positions(s, n, rows) : nullptr;
+  n *= rows;
   by_bytes(s.bytes, [&]<class T>(T) {
     auto* to = reinterpret_cast<T*>(out);
     const auto* from = reinterpret_cast<const T*>(base);
@@ -161,25 +204,36 @@ void BodyRunner::load(const Step& s, const Frame& frame, int64_t n) {
   });
 }
 
-void BodyRunner::store(const Step& s, const Frame& frame, int64_t n) {
+void BodyRunner::store(const Step& s, const Frame& frame, int64_t n, int64_t rows) {
   const char* guard = s.args[1] < 0 ? nullptr : arg(s, 1);
   if (guard && !s.guard_varies) {
     if (!*guard) return;
     guard = nullptr;
   }
   char* base = frame.buffers[static_cast<size_t>(s.number)];
-  const bool listed = !s.values.empty();
-  const Line line = listed ? Line{} : Indices::value(s.at, numbers_.data());
-  if (!listed && !guard && (line.step == 1 || n == 1)) {
-    std::memmove(base + line.at * s.bytes, arg(s, 0), static_cast<size_t>(n * s.bytes));
+  const Line line = s.values.empty() ? Indices::value(s.at, numbers_.data()) : Line{};
+  if (rows > 1 && s.row_step == n * line.step) n *= std::exchange(rows, 1);  // one long row
+  if (s.values.empty() && !guard && (line.step == 1 || n == 1)) {
+    const char* from = arg(s, 0);
+    for (int64_t r = 0; r < rows; ++r, from += n * s.bytes)
+      std::memmove(base + (line.at + r * s.row_step) * s.bytes, from,
+                   static_cast<size_t>(n * s.bytes));
     return;
   }
-  const int64_t* at = listed ? positions(s, n) : nullptr;
+  const bool listed = !s.values.empty() || rows > 1;
+  const int64_t* at = listed ? positions(s, n, rows) : nullptr;
+  n *= rows;
   by_bytes(s.bytes, [&]<class T>(T) {
     const auto* from = reinterpret_cast<const T*>(arg(s, 0));
     auto* to = reinterpret_cast<T*>(base);
-    for (int64_t l = 0; l < n; ++l)
-      if (!guard || guard[l]) to[at ? at[l] : line.at + l * line.step] = from[l];
+    if (guard)
+      for (int64_t l = 0; l < n; ++l) {
+        if (guard[l]) to[at ? at[l] : line.at + l * line.step] = from[l];
+      }
+    else if (at)
+      for (int64_t l = 0; l < n; ++l) to[at[l]] = from[l];
+    else
+      for (int64_t l = 0; l < n; ++l) to[line.at + l * line.step] = from[l];
   });
 }
 

@@ -47,6 +47,9 @@ class BodyPlan {
   /// How many strips the first `extent` lanes are where all other coordinates are 0, in a program
   /// without symbols.
   int64_t strips(int axis, size_t axes, int64_t extent) const;
+  /// Makes ready for strips of several rows, neighbours along an axis, whose lanes lie side by
+  /// side. False, and no change, where rows differ in more than where they load and store.
+  bool stack_along(int axis);
 
  private:
   friend class BodyRunner;
@@ -84,6 +87,7 @@ class BodyPlan {
     bool in_place = false;  // of a load: the buffer is not written meanwhile
     int number = -1;        // a predicate's; a buffer's or accumulator's
     Indices::Sum at = {};
+    int64_t row_step = 0;             // of `at`, from one row to the next
     std::vector<Scaled> values = {};  // that are added to `at`
   };
   struct Constant {
@@ -113,8 +117,9 @@ class BodyRunner {
   int64_t begin(const Frame& frame, int64_t lanes) {
     return plan_.indices_.evaluate(frame.symbols, frame.axes.data(), lanes, numbers_.data());
   }
-  /// Runs the body for the first n of the lanes that begin() returned.
-  void run(Frame& frame, int64_t n);
+  /// Runs the body for the first n of the lanes that begin() returned, and for so many rows of them
+  /// as go into most_lanes, if the plan is stacked.
+  void run(Frame& frame, int64_t n, int64_t rows = 1);
   /// Of a kept value, behind run().
   const char* value(atlas::ValueId id) const {
     return values_[static_cast<size_t>(plan_.kept_[id])];
@@ -126,8 +131,10 @@ class BodyRunner {
   char* arg(const Step& s, int k) const { return values_[static_cast<size_t>(s.args[k])]; }
   char* home(const Step& s) const { return homes_[static_cast<size_t>(s.out)]; }
   const int64_t* positions(const Step& s, int64_t n);
-  void load(const Step& s, const Frame& frame, int64_t n);
-  void store(const Step& s, const Frame& frame, int64_t n);
+  const int64_t* positions(const Step& s, int64_t n, int64_t rows);
+  void load(const Step& s, const Frame& frame, int64_t n, int64_t rows);
+  void load_rows(const Step& s, const char* base, int64_t n, int64_t rows);
+  void store(const Step& s, const Frame& frame, int64_t n, int64_t rows);
   void clamp(const Step& s, Frame& frame, int64_t n);
   void one_by_one(const Step& s, Frame& frame, int64_t n);
   void accumulate(const Step& s, const Frame& frame, int64_t n);

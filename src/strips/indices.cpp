@@ -115,6 +115,21 @@ std::optional<int> Indices::at_least_zero(const Sum& e) {
   return at;
 }
 
+int64_t Indices::step_along(const Sum& sum, int axis) const {
+  int64_t step = 0;
+  for (const Part& p : sum.parts) {
+    const Number& n = numbers_[static_cast<size_t>(p.number)];
+    if (n.kind == Kind::axis && n.id == axis) step += p.coefficient;
+  }
+  return step;
+}
+
+bool Indices::linear_along(int axis) const {
+  return std::ranges::all_of(numbers_, [&](const Number& n) {
+    return step_along(n.a, axis) == 0 && step_along(n.b, axis) == 0;
+  });
+}
+
 int64_t Indices::evaluate(const int64_t* symbols, const int64_t* axes, int64_t lanes,
                           Line* numbers) const {
   int64_t limit = lanes;

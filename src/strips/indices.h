@@ -49,6 +49,10 @@ class Indices {
     return out;
   }
   size_t count() const { return numbers_.size(); }
+  /// Whether every sum is linear along this axis too, with the same step everywhere.
+  bool linear_along(int axis) const;
+  /// That step.
+  int64_t step_along(const Sum& sum, int axis) const;
 
  private:
   enum class Kind : uint8_t { symbol, axis, product, quotient, remainder, least, most, sign };

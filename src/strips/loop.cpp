@@ -15,6 +15,7 @@ using atlas::StageKind;
 
 constexpr int64_t lane_work = 60, step_work = 8000;  // picoseconds
 constexpr int64_t short_axis = 32;                   // too few lanes
+constexpr int64_t short_row = 16;                    // too few, where rows are stacked
 
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -42,9 +43,15 @@ class Loop final : public Routine {
         axes_(program.loop().axes),
         rank_(program.loop().parallel_rank),
         symbols_(static_cast<size_t>(program.num_symbols)) {
-    lane_ = choose_lanes(program.loop());
-    lanes_are_points_ = lane_ < rank_;
-    good_ = lane_ >= 0 && plan(program, vectors);
+    const int own = own_lanes(program.loop());
+    good_ = own >= 0 && plan(program, vectors, own);
+    if (good_ && is_short(own)) {
+      stack();
+      // Few lanes that stay few: a longer axis beside them.
+      const int longer = longer_than(own);
+      if (longer != own && (stacked_ < 0 || extent(own).constant() < short_row))
+        good_ = plan(program, vectors, longer);
+    }
     if (good_) cut();
   }
   bool good() const { return good_; }
@@ -57,16 +64,25 @@ class Loop final : public Routine {
 
   const Expr& extent(int axis) const { return axes_[static_cast<size_t>(axis)].extent; }
 
-  // The block's own axis, unless there is a much longer one beside a short one.
-  int choose_lanes(const atlas::LoopBlock& block) const {
-    const bool scratch =
-        std::ranges::count(buffers_, atlas::Access::scratch, &atlas::Buffer::access) > 0;
+  bool has_scratch() const {
+    return std::ranges::count(buffers_, atlas::Access::scratch, &atlas::Buffer::access) > 0;
+  }
+
+  // The block's own axis.
+  int own_lanes(const atlas::LoopBlock& block) const {
     const int last = static_cast<int>(axes_.size()) - 1;
-    int lane = block.lane_axis;
+    const int lane = block.lane_axis;
     if (lane >= rank_) return lane == last ? lane : -1;
-    if (scratch) return last >= rank_ ? last : -1;
-    if (lane < 0) lane = rank_ - 1;
-    if (lane < 0) return -1;
+    if (has_scratch()) return last >= rank_ ? last : -1;
+    return lane < 0 ? rank_ - 1 : lane;
+  }
+
+  bool is_short(int lane) const {
+    return lane < rank_ && extent(lane).is_const() && 2 * extent(lane).constant() <= most_lanes;
+  }
+
+  // A much longer axis beside a short one, or that one.
+  int longer_than(int lane) const {
     for (int k = 0; k < rank_; ++k)
       if (extent(lane).is_const() && extent(k).is_const() && extent(lane).constant() < short_axis &&
           extent(k).constant() > 2 * extent(lane).constant())
@@ -74,7 +90,26 @@ class Loop final : public Routine {
     return lane;
   }
 
-  bool plan(const atlas::Program& program, const Vectors& vectors) {
+  // Several neighbours along another axis at once, the innermost one that goes.
+  void stack() {
+    if (stages_.size() != 1 || stages_[0].rows || has_scratch() || extent(lane_).constant() <= 0)
+      return;
+    for (int k = rank_; k-- > 0;) {
+      if (k == lane_ || extent(k).is(1) || !stages_[0].body.stack_along(k)) continue;
+      stacked_ = k;
+      height_ = most_lanes / extent(lane_).constant();
+      return;
+    }
+  }
+
+  bool plan(const atlas::Program& program, const Vectors& vectors, int lane) {
+    lane_ = lane;
+    lanes_are_points_ = lane < rank_;
+    stacked_ = -1;
+    height_ = 1;
+    stages_.clear();
+    accumulators_ = 0;
+    instructions_ = 0;
     for (int k = 0; k < static_cast<int>(axes_.size()); ++k)
       if (extent(k).has_axis(lane_)) return false;
     for (const atlas::Stage& s : program.loop().stages) {
@@ -115,7 +150,9 @@ class Loop final : public Routine {
     Expr rows(1);
     for (int k = 0; k < static_cast<int>(axes_.size()); ++k) {
       if (k == lane_) continue;
-      if (k < rank_)
+      if (k == stacked_)
+        total *= ceil_div(extent(k), Expr(height_));
+      else if (k < rank_)
         total *= extent(k);
       else
         rows *= extent(k).has_axes() ? Expr(64) : extent(k);
@@ -123,7 +160,7 @@ class Loop final : public Routine {
     Expr lanes = extent(lane_).has_axes() ? Expr(64) : extent(lane_);
     if (lanes_are_points_) {
       total *= ceil_div(lanes, Expr(most_lanes));
-      lanes = min(lanes, Expr(most_lanes));
+      lanes = min(lanes * Expr(height_), Expr(most_lanes));
     }
     unit_work = rows * Expr(std::max<int64_t>(1, instructions_)) *
                 (lanes * Expr(lane_work) + Expr(step_work));
@@ -134,6 +171,8 @@ class Loop final : public Routine {
   const int rank_;
   const size_t symbols_;
   int lane_ = -1;
+  int stacked_ = -1;  ///< axis of which a unit has height_, or -1
+  int64_t height_ = 1;
   bool lanes_are_points_ = true, good_ = false;
   std::vector<StagePlan> stages_;
   size_t accumulators_ = 0;
@@ -197,8 +236,12 @@ class LoopRun {
     }
     for (auto k = static_cast<size_t>(loop_.rank_); k-- > 0;) {
       if (k == lane) continue;
-      frame_.axes[k] = number % extents_[k];
-      number /= extents_[k];
+      const bool stacked = static_cast<int>(k) == loop_.stacked_;
+      const int64_t count =
+          stacked ? (extents_[k] + loop_.height_ - 1) / loop_.height_ : extents_[k];
+      frame_.axes[k] = number % count * (stacked ? loop_.height_ : 1);
+      number /= count;
+      if (stacked) height_ = std::min(loop_.height_, extents_[k] - frame_.axes[k]);
     }
     for (size_t k = static_cast<size_t>(loop_.rank_); k < extents_.size(); ++k)
       if (loop_.axes_[k].extent.has_axes())
@@ -232,7 +275,7 @@ class LoopRun {
       if (loop_.lanes_are_points_)
         for (size_t k = 0; k < results_.size(); ++k)
           frame_.accumulators[k] = results_[k] + done * widths_[k];
-      s.body.run(frame_, n);
+      s.body.run(frame_, n, height_);
       f(done, n);
       done += n;
     }
@@ -303,7 +346,7 @@ class LoopRun {
   std::vector<int> widths_;
   std::vector<Stage> stages_;
   std::vector<int64_t> extents_;
-  int64_t first_ = 0, lanes_ = 0;
+  int64_t first_ = 0, lanes_ = 0, height_ = 1;
 };
 
 int32_t Loop::run(const atlas::Context& context, void* const* buffers, const int64_t* symbols,
