@@ -27,10 +27,10 @@ class Numbering {
 
  private:
   void axes(std::vector<Axis>& list) {
-    extents_.clear();
+    axes_.clear();
     for (Axis& a : list) {
       rename(a.extent, nullptr);
-      extents_.push_back(a.extent);
+      axes_.push_back(Expr::axis(static_cast<int>(axes_.size()), a.extent));
     }
   }
 
@@ -44,7 +44,7 @@ class Numbering {
         if (added) used_.push_back(Expr::symbol(a.id));
         return Expr::symbol(it->second);
       }
-      if (a.kind == Atom::Kind::axis && id < extents_.size()) return Expr::axis(a.id, extents_[id]);
+      if (a.kind == Atom::Kind::axis && id < axes_.size()) return axes_[id];
       if (a.kind == Atom::Kind::value && body && id < body->instrs.size())
         return Expr::value(a.id, body->instrs[id].expr);
       return std::nullopt;
@@ -53,7 +53,7 @@ class Numbering {
 
   std::vector<Expr> used_;
   std::map<int, int> number_;
-  std::vector<Expr> extents_;  ///< renamed ones of the block's axes
+  std::vector<Expr> axes_;  ///< the block's, of renamed extents
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/expr_format.h"
+#include "base/expr_range.h"
 
 namespace hologram {
 
@@ -364,6 +365,7 @@ Split split_by(const Expr& e, const Expr& d) {
     atoms = d.terms()[0].atoms;
   }
   std::vector<Term> q, r;
+  r.reserve(e.terms().size());
   for (const Term& t : e.terms()) {
     if (auto x = divide_term(t, c, atoms))
       q.push_back(std::move(*x));
@@ -375,6 +377,7 @@ Split split_by(const Expr& e, const Expr& d) {
     qc = floor_div_value(rc, c);
     rc = wrapping_sub(rc, wrapping_mul(qc, c));
   }
+  if (q.empty() && qc == 0) return {Expr(0), e};
   return {Expr::from_terms(qc, std::move(q)), Expr::from_terms(rc, std::move(r))};
 }
 
@@ -389,7 +392,12 @@ Expr divide_terms_by(const Expr& e, int64_t g) {
   return Expr::from_terms(floor_div_value(e.constant(), g), std::move(terms));
 }
 
-bool within(const Expr& r, const Expr& d) { return provably_nonnegative(r) && provably_less(r, d); }
+bool within(const Expr& r, const Expr& d) {
+  if (!provably_nonnegative(r)) return false;
+  if (d.is_const())
+    if (const auto most = number_bound(r, true)) return *most < d.constant();
+  return provably_less(r, d);
+}
 
 }  // namespace
 
@@ -506,17 +514,27 @@ Expr Expr::substitute(const std::function<std::optional<Expr>(const Atom&)>& loo
   return Poly::substitute(*this, lookup);
 }
 
-// Terms that stay as they are, of leaves alone, are taken over in their order.
+// The leaf that an atom becomes: itself, or another one.
+static const AtomRef* leaf_for(const AtomRef& a, const std::optional<Expr>& made) {
+  if (!made) return a->is_leaf() ? &a : nullptr;
+  const Atom* leaf = made->as_atom();
+  return leaf && leaf->is_leaf() ? &made->terms()[0].atoms[0] : nullptr;
+}
+
+// Terms of leaves alone, before and behind, are gathered; others are added one by one, since what
+// they become depends on those before.
 Expr Expr::Poly::substitute(const Expr& e,
                             const std::function<std::optional<Expr>(const Atom&)>& lookup) {
   using K = Atom::Kind;
-  std::vector<Term> same;
+  std::vector<Term> gathered;
+  bool same = true;
   Expr sum(0);
   for (const Term& t : e.terms()) {
-    std::optional<Expr> product;  // once an atom does not stay
-    for (size_t k = 0; k < t.atoms.size(); ++k) {
-      const AtomRef& a = t.atoms[k];
+    Term leaves{t.coefficient, {}};
+    std::optional<Expr> product;  // once an atom becomes more than a leaf
+    for (const AtomRef& a : t.atoms) {
       std::optional<Expr> made = lookup(*a);
+      same = same && !made && a->is_leaf();
       if (!made && !a->is_leaf()) {
         Expr x = a->a->substitute(lookup), y = a->b->substitute(lookup);
         made = a->kind == K::floor_div ? floor_div(x, y)
@@ -524,18 +542,21 @@ Expr Expr::Poly::substitute(const Expr& e,
                : a->kind == K::min     ? min(x, y)
                                        : max(x, y);
       }
-      if (!made && !product) continue;
-      if (!product)
-        product = from_terms(0, {Term{t.coefficient, {t.atoms.begin(), t.atoms.begin() + k}}});
+      const AtomRef* leaf = leaf_for(a, made);
+      if (leaf && !product) {
+        leaves.atoms.push_back(*leaf);
+        continue;
+      }
+      if (!product) product = from_terms(0, {std::move(leaves)});
       *product *= made ? *made : from_terms(0, {Term{1, {a}}});
     }
     if (product)
       sum += *product;
     else
-      same.push_back(t);
+      gathered.push_back(std::move(leaves));
   }
-  if (same.size() == e.terms().size()) return e;
-  return of_ordered(e.constant_, std::move(same)) + sum;
+  if (same) return e;
+  return from_terms(e.constant_, std::move(gathered)) + sum;
 }
 
 int64_t Expr::eval(std::span<const int64_t> symbols, std::span<const int64_t> axes,

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/expr.h"
+#include "base/expr_range.h"
 
 namespace hologram {
 namespace {
@@ -10,6 +10,46 @@ namespace {
 constexpr int max_depth = 12;
 
 std::optional<Expr> bound(const Expr& e, bool upper, int depth);
+
+std::optional<int64_t> number_bound(const Expr& e, bool upper, int depth);
+
+// As bound_atom, of atoms whose bounds are numbers whatever surrounds them.
+std::optional<int64_t> number_bound(const Atom& a, bool upper, int depth) {
+  using K = Atom::Kind;
+  switch (a.kind) {
+    case K::axis:
+    case K::value:
+    case K::bounded:
+    case K::mod: {
+      if (!upper) return 0;
+      const Expr& end = a.kind == K::mod ? *a.b : *a.a;
+      if (!end.is_const()) return std::nullopt;
+      return end.constant() - 1;
+    }
+    case K::floor_div: {
+      const auto x = number_bound(*a.a, upper, depth);
+      if (!x || *x < 0 || !a.b->is_const() || a.b->constant() <= 0) return std::nullopt;
+      return *x / a.b->constant();
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+// As bound, where it is a sum of such atoms' bounds and does not overflow.
+std::optional<int64_t> number_bound(const Expr& e, bool upper, int depth) {
+  if (depth <= 0) return std::nullopt;
+  int64_t sum = e.constant();
+  for (const Term& t : e.terms()) {
+    if (t.atoms.size() != 1) return std::nullopt;
+    const auto b = number_bound(*t.atoms[0], (t.coefficient > 0) == upper, depth - 1);
+    int64_t product;
+    if (!b || __builtin_mul_overflow(t.coefficient, *b, &product) ||
+        __builtin_add_overflow(sum, product, &sum))
+      return std::nullopt;
+  }
+  return sum;
+}
 
 // Bound of one atom as an expression over symbols alone; nullopt when none is known.
 std::optional<Expr> bound_atom(const Atom& a, bool upper, int depth) {
@@ -76,8 +116,12 @@ std::optional<Expr> bound(const Expr& e, bool upper, int depth) {
 
 }  // namespace
 
+std::optional<int64_t> number_bound(const Expr& e, bool upper) {
+  return number_bound(e, upper, max_depth);
+}
+
 bool provably_nonnegative(const Expr& e) {
-  if (e.is_const()) return e.constant_value() >= 0;
+  if (const auto least = number_bound(e, false)) return *least >= 0;
   auto low = e.has_axes() || e.any_atom([](const Atom& a) { return a.kind != Atom::Kind::symbol; })
                  ? bound(e, false, max_depth)
                  : std::optional(e);

@@ -90,11 +90,16 @@ Kernels lower_depthwise(const Context& cx) {
   for (int64_t begin = 0; begin < pixels; begin += side_by_side) {
     int64_t end = std::min(begin + side_by_side, pixels);
     std::vector<Val> chains(static_cast<size_t>(end - begin), b.constant(acc, 0));
+    std::vector<Index> own;  // by pixel
+    for (int64_t pixel = begin; pixel < end; ++pixel) {
+      place[rows.id] = first + Expr(pixel);
+      own.push_back(substitute(cx.cluster.members[0].index, place));
+    }
     for (int64_t tap = 0; tap < count; ++tap)
       for (int64_t pixel = begin; pixel < end; ++pixel) {
-        Expr row = place[rows.id] = first + Expr(pixel);
-        Index own = substitute(cx.cluster.members[0].index, place), weight_at{Expr(tap)};
-        Index lhs_at(own.begin(), own.end() - 2);
+        const Index& at = own[static_cast<size_t>(pixel - begin)];
+        Expr row = first + Expr(pixel);
+        Index weight_at{Expr(tap)}, lhs_at(at.begin(), at.end() - 2);
         weight_at.insert(weight_at.end(), lhs_at.begin(), lhs_at.end());
         weight_at.back() = channel;
         lhs_at.insert(lhs_at.end(), {row, Expr(tap)});
