@@ -489,6 +489,7 @@ bool Expr::has_axis(int id) const {
 bool Expr::has_axes() const { return Poly::kinds_in(*this) & Poly::bit(Atom::Kind::axis); }
 
 std::optional<std::pair<Expr, Expr>> Expr::linear_in_axis(int id) const {
+  if (!has_axis(id)) return std::pair(Expr(0), *this);
   std::vector<Term> with, without;
   for (const Term& t : terms()) {
     Term rest{t.coefficient, {}};
@@ -496,18 +497,15 @@ std::optional<std::pair<Expr, Expr>> Expr::linear_in_axis(int id) const {
     for (const AtomRef& a : t.atoms) {
       if (a->kind == Atom::Kind::axis && a->id == id)
         ++times;
+      else if (!a->is_leaf() && (a->a->has_axis(id) || a->b->has_axis(id)))
+        return std::nullopt;
       else
         rest.atoms.push_back(a);
     }
-    for (const AtomRef& a : rest.atoms)
-      if (Expr::from_terms(0, {Term{1, {a}}}).has_axis(id)) return std::nullopt;
     if (times > 1) return std::nullopt;
-    if (times == 1)
-      with.push_back(std::move(rest));
-    else
-      without.push_back(t);
+    (times == 1 ? with : without).push_back(std::move(rest));
   }
-  return std::pair(from_terms(0, std::move(with)), from_terms(constant_, std::move(without)));
+  return std::pair(from_terms(0, std::move(with)), Poly::of_ordered(constant_, std::move(without)));
 }
 
 Expr Expr::substitute(const std::function<std::optional<Expr>(const Atom&)>& lookup) const {

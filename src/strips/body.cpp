@@ -65,15 +65,33 @@ BodyRunner::BodyRunner(const BodyPlan& plan, char* memory)
   }
 }
 
-bool BodyPlan::stack_along(int axis) {
+bool BodyPlan::stack_along(int axis, bool with_accumulators) {
   if (!indices_.linear_along(axis)) return false;
   for (const Step& s : steps_) {
-    const bool in_a_row = s.kind == Kind::clamp || s.kind == Kind::accumulator ||
-                          s.kind == Kind::accumulate || !s.values.empty();
+    const bool in_a_row = s.kind == Kind::clamp || s.kind == Kind::accumulate ||
+                          (s.kind == Kind::accumulator && !with_accumulators) || !s.values.empty();
     if (in_a_row || (!s.varies && indices_.step_along(s.at, axis) != 0)) return false;
   }
   for (Step& s : steps_) s.row_step = indices_.step_along(s.at, axis);
   return true;
+}
+
+std::optional<int64_t> BodyPlan::step_of_rows(int axis, int bytes) const {
+  const int lanes = indices_.lane_axis();
+  if (steps_.size() != 1 || !indices_.linear_along(axis) || !indices_.linear_along(lanes))
+    return std::nullopt;
+  const Step& s = steps_[0];
+  if (s.kind != Kind::load || s.bytes != bytes || s.args[0] >= 0 || s.truth || !s.values.empty() ||
+      indices_.step_along(s.at, lanes) != 1)
+    return std::nullopt;
+  return indices_.step_along(s.at, axis);
+}
+
+const char* BodyRunner::place(const Frame& frame) {
+  begin(frame, 1);
+  const Step& s = plan_.steps_[0];
+  return frame.buffers[static_cast<size_t>(s.number)] +
+         Indices::value(s.at, numbers_.data()).at * s.bytes;
 }
 
 void BodyRunner::run(Frame& frame, int64_t lanes, int64_t rows) {

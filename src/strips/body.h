@@ -47,9 +47,13 @@ class BodyPlan {
   /// How many strips the first `extent` lanes are where all other coordinates are 0, in a program
   /// without symbols.
   int64_t strips(int axis, size_t axes, int64_t extent) const;
-  /// Makes ready for strips of several rows, neighbours along an axis, whose lanes lie side by
-  /// side. False, and no change, where rows differ in more than where they load and store.
-  bool stack_along(int axis);
+  /// Makes ready for strips of several rows, neighbours along an axis, whose lanes lie side by side,
+  /// and accumulators (`with_accumulators`) too. False, and no change, where rows differ in more
+  /// than where they load and store.
+  bool stack_along(int axis, bool with_accumulators = false);
+  /// The step along an axis of what the body loads and does nothing else with: numbers of so many
+  /// bytes that are neighbours along the lane axis. Nothing for other bodies.
+  std::optional<int64_t> step_of_rows(int axis, int bytes) const;
 
  private:
   friend class BodyRunner;
@@ -120,6 +124,8 @@ class BodyRunner {
   /// Runs the body for the first n of the lanes that begin() returned, and for so many rows of them
   /// as go into most_lanes, if the plan is stacked.
   void run(Frame& frame, int64_t n, int64_t rows = 1);
+  /// Where the lanes from frame.axes on lie, of a body with step_of_rows().
+  const char* place(const Frame& frame);
   /// Of a kept value, behind run().
   const char* value(atlas::ValueId id) const {
     return values_[static_cast<size_t>(plan_.kept_[id])];

@@ -48,6 +48,7 @@ class Indices {
     }
     return out;
   }
+  int lane_axis() const { return lane_axis_; }
   size_t count() const { return numbers_.size(); }
   /// Whether every sum is linear along this axis too, with the same step everywhere.
   bool linear_along(int axis) const;

@@ -56,8 +56,10 @@ class Product final : public Routine {
     if (left_ && symbols_ == 0 && strip_along(*left_, k()) < short_strip)
       if (auto other = operand(program, b.lhs, m_); other && strip_along(*other, m_) > short_strip)
         left_ = std::move(other), along_rows_ = true;
+    if (left_ && !along_rows_) left_step_ = left_->step_of_rows(m_, sizeof(float));
     if (packed_ < 0) right_ = operand(program, b.rhs, n());
     epilogue_ = BodyPlan::of(b.epilogue, {program, vectors_, n(), true}, {});
+    stacked_ = epilogue_ && epilogue_->stack_along(m_, true);
     return left_ && epilogue_ && (packed_ >= 0 || right_);
   }
 
@@ -92,7 +94,9 @@ class Product final : public Routine {
   const size_t symbols_;
   const int packed_;
   std::optional<BodyPlan> left_, right_, epilogue_;
-  bool along_rows_ = false;  ///< lanes of the left operand are rows
+  bool along_rows_ = false;           ///< lanes of the left operand are rows
+  std::optional<int64_t> left_step_;  ///< from row to row of a left operand that is read in place
+  bool stacked_ = false;              ///< the epilogue takes several rows at once
   int64_t rows_ = 0, columns_ = 0;
   bool good_ = false;
 };
@@ -125,7 +129,7 @@ class ProductRun {
 
   void use(char* memory) {
     auto take = [&](int64_t bytes) { return std::exchange(memory, memory + aligned(bytes)); };
-    left_ = reinterpret_cast<float*>(take(left_size()));
+    left_ = copy_ = reinterpret_cast<float*>(take(left_size()));
     right_ = reinterpret_cast<float*>(take(right_size()));
     sums_ = reinterpret_cast<float*>(take(sums_size()));
     left_body_.emplace(*p_.left_, take(p_.left_->bytes()));
@@ -146,7 +150,10 @@ class ProductRun {
     const int64_t rows = std::min(p_.rows_, extents_[m_] - row);
     const int64_t columns = std::min(p_.columns_, extents_[n_] - column);
     if (row_ != row || batch_ != batch) {
-      compute_left(row, rows);
+      if (p_.left_step_)
+        find_left(row);
+      else
+        compute_left(row, rows);
       row_ = row;
       batch_ = batch;
     }
@@ -163,11 +170,17 @@ class ProductRun {
   int32_t sticky() const { return frame_.sticky; }
 
  private:
-  int64_t left_size() const { return aligned(p_.rows_ * depth_ * 4); }
+  int64_t left_size() const { return p_.left_step_ ? 0 : aligned(p_.rows_ * depth_ * 4); }
   int64_t right_size() const {
     return p_.packed_ >= 0 ? 0 : aligned(depth_ * up(p_.columns_, width_) * 4);
   }
   int64_t sums_size() const { return aligned(p_.rows_ * up(p_.columns_, width_) * 4); }
+
+  void find_left(int64_t row) {
+    frame_.axes[m_] = row;
+    frame_.axes[k_] = 0;
+    left_ = reinterpret_cast<const float*>(left_body_->place(frame_));
+  }
 
   void compute_left(int64_t row, int64_t rows) {
     const auto last = static_cast<atlas::ValueId>(p_.left_->size() - 1);
@@ -177,7 +190,7 @@ class ProductRun {
       frame_.axes[p_.along_rows_ ? k_ : m_] = p_.along_rows_ ? line : row + line;
       for_each_strip(*left_body_, frame_, p_.along_rows_ ? m_ : k_, p_.along_rows_ ? row : 0, lanes,
                      [&](int64_t first, int64_t n) {
-                       std::memcpy(left_ + line * pitch + first, left_body_->value(last),
+                       std::memcpy(copy_ + line * pitch + first, left_body_->value(last),
                                    static_cast<size_t>(n) * 4);
                      });
     }
@@ -206,7 +219,7 @@ class ProductRun {
 
   void multiply(const float* right, int64_t rows, int64_t panels) {
     Tile tile{};
-    tile.row = p_.along_rows_ ? 1 : depth_;
+    tile.row = p_.along_rows_ ? 1 : p_.left_step_.value_or(depth_);
     tile.column = p_.along_rows_ ? p_.rows_ : 1;
     tile.right = right;
     tile.panel = depth_ * width_;
@@ -224,9 +237,24 @@ class ProductRun {
 
   void finish(int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const int64_t pitch = up(columns, width_);
+    const bool close = p_.stacked_ && columns == pitch && 2 * columns <= most_lanes;
+    const int64_t together = close ? most_lanes / columns : 1;
+    for (int64_t m = 0; m < rows; m += together)
+      finish_rows(row + m, std::min(together, rows - m), column, columns, sums_ + m * pitch);
+  }
+
+  // Of sums that lie side by side, if these are several rows.
+  void finish_rows(int64_t row, int64_t rows, int64_t column, int64_t columns, float* sums) {
+    frame_.axes[m_] = row;
+    if (rows > 1) {
+      frame_.axes[n_] = column;
+      frame_.accumulators[0] = reinterpret_cast<char*>(sums);
+      if (epilogue_->begin(frame_, columns) == columns)
+        return epilogue_->run(frame_, columns, rows);
+    }
     for (int64_t m = 0; m < rows; ++m) {
       frame_.axes[m_] = row + m;
-      run_epilogue(*epilogue_, frame_, n_, column, columns, sums_ + m * pitch);
+      run_epilogue(*epilogue_, frame_, n_, column, columns, sums + m * columns);
     }
   }
 
@@ -236,7 +264,8 @@ class ProductRun {
   size_t m_ = 0, n_ = 0, k_ = 0;
   int64_t depth_ = 0, width_ = 0, panels_ = 0;
   int64_t row_ = -1, batch_ = -1;  // of what left_ has
-  float *left_ = nullptr, *right_ = nullptr, *sums_ = nullptr;
+  const float* left_ = nullptr;
+  float *copy_ = nullptr, *right_ = nullptr, *sums_ = nullptr;
   std::optional<BodyRunner> left_body_, right_body_, epilogue_;
 };
 

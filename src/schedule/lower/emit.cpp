@@ -101,6 +101,7 @@ Expr inside(const Expr& e, const Expr& extent) {
 
 Index unbounded(const Index& index) {
   Index out;
+  out.reserve(index.size());
   for (const Expr& e : index) out.push_back(e.unbounded());
   return out;
 }
