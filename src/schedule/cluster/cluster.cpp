@@ -69,13 +69,13 @@ struct VisitedEqual {
 }  // namespace
 
 void Clustering::walk(Value start, const Index& start_index, const AccessFn& visit,
-                      const std::function<bool(Value)>& inside) const {
+                      const std::function<bool(Value)>& inside, Places places) const {
   std::unordered_map<Visited, char, VisitedHash, VisitedEqual> seen;
   int fresh = 0;
   std::function<void(Value, const Index&, bool)> go = [&](Value n, const Index& index, bool first) {
     if (!first) {
       if (n->is(Op::constant) || n->is(Op::iota)) return;
-      if (!seen.emplace(Visited{n, index}, 0).second) return;
+      if (!seen.emplace(Visited{n, places == Places::all ? index : Index{}}, 0).second) return;
       if (n->is(Op::parameter) || (root_[n->id] && !inside(n))) return visit(n, index);
       if (root_[n->id]) visit(n, index);
     }
@@ -247,7 +247,8 @@ bool Clustering::reduces_columns(Value v, const Member& m) const {
   if (x->is(Op::parameter) || (root_[x->id] && !inside(x)))
     visit(x, m.operand);
   else
-    walk(x, m.operand, visit, inside);
+    // Taps of taps of images are too many to count, and all lie alike.
+    walk(x, m.operand, visit, inside, Places::one);
   return columns > rows;
 }
 

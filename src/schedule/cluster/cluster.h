@@ -76,9 +76,11 @@ class Clustering {
   /// are found once.
   using AccessFn = std::function<void(ir::Value, const Index&)>;
   void for_each_access(const Cluster& c, const AccessFn& visit) const;
+  /// At which of the places where a node is read it is followed: at all, or at the first alone.
+  enum class Places { all, one };
   /// The same below one node; `inside` nodes are walked through although they are roots.
   void walk(ir::Value node, const Index& index, const AccessFn& visit,
-            const std::function<bool(ir::Value)>& inside) const;
+            const std::function<bool(ir::Value)>& inside, Places places = Places::all) const;
 
  private:
   struct Access {
