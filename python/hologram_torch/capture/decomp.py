@@ -87,9 +87,10 @@ def _soft_margin_loss(x, target, *rest):
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
-    from . import foreach, parts, random_operators
+    from . import foreach, parts, random_operators, sampled
 
-    return parts.table() | foreach.table() | random_operators.table() | {
+    tables = parts, sampled, foreach, random_operators
+    return {op: f for part in tables for op, f in part.table().items()} | {
         aten.grid_sampler_2d.default: _grid_sampler,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,

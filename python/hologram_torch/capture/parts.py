@@ -205,15 +205,24 @@ def _masked_scatter_backward(gradient, mask, sizes):
 
 
 # --- distances
+def _share(gradient, apart, p, distance):
+    """The gradient of `apart` [..., d] from that of its norm of the order p."""
+    if p == 0:
+        return torch.zeros_like(apart)
+    gradient, distance = gradient.unsqueeze(-1), distance.unsqueeze(-1)
+    if p == 1:
+        return gradient * apart.sign()
+    if p == 2:
+        return torch.where(distance == 0, 0, gradient / distance) * apart
+    if p == math.inf:
+        return torch.where(apart.abs() == distance, gradient * apart.sign(), 0)
+    none = (distance == 0) | (apart == 0)
+    return torch.where(none, 0, apart.sign() * apart.abs() ** (p - 1) * gradient / distance ** (p - 1))
+
+
 def _cdist_backward(gradient, x, y, p, distance):
     """Gradient of x [..., m, d] from that of its distances [..., m, n] to y [..., n, d]."""
-    if p != 2 and p != 1:
-        return NotImplemented
-    apart = x.unsqueeze(-2) - y.unsqueeze(-3)
-    if p == 1:
-        return (gradient.unsqueeze(-1) * apart.sign()).sum(-2)
-    share = torch.where(distance == 0, 0, gradient / distance)
-    return (share.unsqueeze(-1) * apart).sum(-2)
+    return _share(gradient, x.unsqueeze(-2) - y.unsqueeze(-3), p, distance).sum(-2)
 
 
 # --- special functions

@@ -72,9 +72,9 @@ def dropout(x, p, train):
 
 
 def _dropout_backward(gradient, mask, scale):
-    if gradient.device.type != "cpu" or scale == 0:
+    if gradient.device.type != "cpu":
         return NotImplemented
-    return gradient * mask * _scale(1.0 / scale, gradient.dtype)
+    return gradient * mask * (_scale(1.0 / scale, gradient.dtype) if scale else 0.0)  # 0: nothing was kept
 
 
 def _scale(kept, dtype):

@@ -1,6 +1,7 @@
 # hologram_torch/lowering/special.py: special functions by polynomials of Chebyshev
 import functools
 import math
+import statistics
 
 from . import Unsupported, lower
 from .pointwise import compute
@@ -72,9 +73,9 @@ def _bessel(order, scaled):
     return lambda c, x: compute(c, functools.partial(form, c), x)
 
 
-lower("i0.default", "special_i0.default")(_bessel(0, False))
+lower("i0.default", "special_i0.default", "special_modified_bessel_i0.default")(_bessel(0, False))
 lower("special_i0e.default")(_bessel(0, True))
-lower("special_i1.default")(_bessel(1, False))
+lower("special_i1.default", "special_modified_bessel_i1.default")(_bessel(1, False))
 lower("special_i1e.default")(_bessel(1, True))
 
 
@@ -94,3 +95,46 @@ def erfcx(c, x):
     square = c.mul(c.mul(inverse, inverse), 0.5)
     far = c.mul(c.mul(inverse, 1 / math.sqrt(math.pi)), c.sub(1.0, c.mul(square, c.sub(1.0, c.mul(square, 3.0)))))
     return c.cast(c.where(c.lt(_FAR, x), far, near), out)
+
+
+_CENTRE = 0.35  # the normal distribution's inverse is a polynomial about 1/2 up to there
+
+
+@functools.cache
+def _quantile(brief):
+    """Of the inverse at 1/2 + u over u, by u²; and of minus the inverse at e^(-t² / 2) less t, by 1 / t."""
+    inverse = statistics.NormalDist().inv_cdf
+    least, most = _tail(brief)
+
+    def centre(t):
+        u = _CENTRE * math.sqrt((t + 1) / 2)
+        return inverse(0.5 + u) / u
+
+    def tail(t):
+        t = 1 / (1 / most + (1 / least - 1 / most) * (t + 1) / 2)
+        return -inverse(math.exp(-t * t / 2)) - t
+
+    return _chebyshev(centre, 12 if brief else 24), _chebyshev(tail, 12 if brief else 40)
+
+
+def _tail(brief):
+    """sqrt(-2 log x) from where the centre ends to small numbers."""
+    return math.sqrt(-2 * math.log(0.5 - _CENTRE)), 14.4 if brief else 37.6
+
+
+def _ndtri(c, x):
+    centre, tail = _quantile(x.dtype == "f32")
+    least, most = _tail(x.dtype == "f32")
+    u = c.sub(x, 0.5)
+    size = c.ew("min", c.ew("abs", u), _CENTRE)
+    near = c.mul(_series(c, c.sub(c.mul(c.mul(size, size), 2 / _CENTRE**2), 1), centre), u)
+    p = c.ew("min", c.ew("min", x, c.sub(1, x)), 0.5 - _CENTRE)
+    t = c.ew("sqrt", c.mul(c.ew("log", p), -2))
+    step = 1 / least - 1 / most
+    far = c.add(_series(c, c.sub(c.mul(c.sub(c.div(1, t), 1 / most), 2 / step), 1), tail), t)
+    out = c.where(c.le(c.ew("abs", u), _CENTRE), near, c.where(c.lt(u, 0), c.ew("neg", far), far))
+    end = c.where(c.eq(x, 0), c.number(x.dtype, -math.inf), c.where(c.eq(x, 1), c.number(x.dtype, math.inf), out))
+    return c.where(c.le(0, x), c.where(c.le(x, 1), end, c.number(x.dtype, math.nan)), c.number(x.dtype, math.nan))
+
+
+lower("special_ndtri.default")(lambda c, x: compute(c, functools.partial(_ndtri, c), x))

@@ -1,0 +1,171 @@
+# hologram_torch/capture/sampled.py: operators that read elements where numbers say, and their gradients, by gathers and scattered sums
+"""Each function has its operator's signature and returns NotImplemented where the operator stays whole."""
+
+import itertools
+import math
+
+import torch
+from torch._prims_common import suggest_memory_format
+
+aten = torch.ops.aten
+_WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+_MOST_TAPS = 64
+
+
+def _image(x, rank):
+    """x with its last `rank` axes as one."""
+    return x.reshape([*x.shape[: x.dim() - rank], math.prod(x.shape[x.dim() - rank :])])
+
+
+# --- maxima of windows: each gives its gradient to the element it was
+def _max_backward(rank):
+    def form(gradient, x, *rest):
+        places = rest[-1]
+        wide = _WIDE.get(x.dtype, x.dtype)
+        zero = torch.zeros_like(_image(x, rank), dtype=wide, memory_format=torch.contiguous_format)
+        out = zero.scatter_add(-1, _image(places, rank), _image(gradient, rank).to(wide)).reshape(x.shape).to(x.dtype)
+        return out.contiguous(memory_format=suggest_memory_format(x)) if x.dim() > rank + 1 else out
+
+    return form
+
+
+def _max_backward_of_windows(rank):
+    """What a sum over the windows of each element would take too long for."""
+
+    def form(gradient, x, kernel, stride, padding, dilation, ceil_mode, places):
+        taps = math.prod(kernel) if len(kernel) == rank else kernel[0] ** rank
+        return _max_backward(rank)(gradient, x, places) if taps > 36 and 0 not in x.shape else NotImplemented
+
+    return form
+
+
+def _fractional(rank):
+    """The maxima of windows that begin at places drawn at random, the first of the largest or the last NaN."""
+
+    def form(x, kernel, size, samples):
+        kernel, size = (list(n) * (rank if len(n) == 1 else 1) for n in (kernel, size))
+        image = x.shape[x.dim() - rank :]
+        if not all(type(n) is int for n in x.shape) or 0 in (*x.shape, *size) or math.prod(kernel) > _MOST_TAPS:
+            return NotImplemented
+        lines = []  # for each axis the first places [batch, channels, count]
+        for axis in range(rank):
+            # Of a plane, in two dimensions, the last axis has the first sample.
+            sample = samples[..., rank - 1 - axis if rank == 2 else axis].reshape(x.shape[: x.dim() - rank]).unsqueeze(-1)
+            n, count = image[axis] - kernel[axis], size[axis]
+            first = torch.full_like(sample, n, dtype=torch.int64)
+            if count > 1:
+                scale = torch.full_like(sample, n) / (count - 1)
+                at = torch.arange(count - 1).to(sample.dtype)
+                first = torch.cat([((at + sample) * scale).to(torch.int64) - (sample * scale).to(torch.int64), first], -1)
+            lines.append(first)
+        flat, best, found = _image(x, rank), None, None
+        for tap in itertools.product(*map(range, kernel)):
+            place = 0
+            for axis, (first, k) in enumerate(zip(lines, tap, strict=True)):
+                here = (first + k) * math.prod(image[axis + 1 :])
+                place = place + here.reshape([*here.shape[:-1], *(-1 if a == axis else 1 for a in range(rank))])
+            here = flat.gather(-1, _image(place, rank)).reshape(place.shape)
+            larger = None if best is None else (here > best) | (here != here)
+            best = here if larger is None else torch.where(larger, here, best)
+            found = place if larger is None else torch.where(larger, place, found)
+        return best, found
+
+    return form
+
+
+# --- volumes read at points of a grid (of images PyTorch's gradients are faster)
+def _inside(at, n, padding, align):
+    """A coordinate brought into the image, and by how much it moves there."""
+    slope = torch.ones_like(at)
+    if padding == 0:
+        return at, slope
+    if padding == 2:
+        low, span = (0.0, n - 1.0) if align else (-0.5, float(n))
+        if span == 0:
+            return torch.zeros_like(at), torch.zeros_like(at)
+        apart = at - low
+        slope = torch.where(apart < 0, -1.0, 1.0)
+        apart = apart.abs()
+        turns = torch.floor(apart / span)
+        rest, even = apart - turns * span, turns % 2 == 0
+        at = torch.where(even, rest, span - rest) + low
+        slope = torch.where(even, slope, -slope)
+    slope = torch.where((at > 0) & (at < n - 1), slope, 0.0)
+    return at.clamp(0, n - 1), slope
+
+
+def _taps(points, n, mode, padding, align):
+    """Of one axis: (place, whether it is in the image, weight, slope of the weight by the point, if any) of each tap."""
+    at, factor = ((points + 1) / 2 * (n - 1), (n - 1) / 2) if align else (((points + 1) * n - 1) / 2, n / 2)
+    at, moved = _inside(at, n, padding, align)
+    first, slope = torch.floor(at), moved * factor
+    rest = at - first
+    taps = [(first, 1 - rest, -slope), (first + 1, rest, slope)] if mode == 0 else [(torch.round(at), torch.ones_like(at), None)]
+    valid = [(place >= 0) & (place < n) for place, _, _ in taps]
+    return [(torch.where(v, place, 0.0).to(torch.int64), v, *rest) for v, (place, *rest) in zip(valid, taps, strict=True)]
+
+
+def _each_tap(x, grid, mode, padding, align):
+    """Of each tap of all axes: its places [batch, 1, points], weights, and slopes by each axis of the grid (last axis first)."""
+    image = x.shape[2:]
+    rank = len(image)
+    lines = [_taps(grid[..., rank - 1 - a].reshape([grid.shape[0], 1, -1]), image[a], mode, padding, align) for a in range(rank)]
+    for tap in itertools.product(*lines):
+        place, valid = 0, True
+        for n, (here, inside, _, _) in zip(image, tap, strict=True):
+            place, valid = place * n + here, inside & valid
+        weights = [weight for _, _, weight, _ in tap]
+        slopes = []
+        for axis in reversed(range(rank)):
+            rise = tap[axis][3]
+            parts = [rise, *(w for a, w in enumerate(weights) if a != axis)]
+            slopes.append(None if rise is None else torch.where(valid, math.prod(parts[1:], start=parts[0]), 0.0))
+        yield place, torch.where(valid, math.prod(weights[1:], start=weights[0]), 0.0), slopes
+
+
+def _takes(x, grid) -> bool:
+    sizes = (*x.shape, *grid.shape)
+    return x.dtype in (torch.float32, torch.float64) and all(type(n) is int for n in sizes) and 0 not in sizes
+
+
+def _sampler(x, grid, mode, padding, align):
+    if not _takes(x, grid):
+        return NotImplemented
+    flat, total = _image(x, x.dim() - 2), None
+    for place, weight, _ in _each_tap(x, grid, mode, padding, align):
+        here = flat.gather(2, place.expand([-1, x.shape[1], -1])) * weight
+        total = here if total is None else total + here
+    return total.reshape([*x.shape[:2], *grid.shape[1:-1]])
+
+
+def _sampler_backward(gradient, x, grid, mode, padding, align, wanted):
+    """Gradients of the image, where it is wanted, and of the grid."""
+    if not _takes(x, grid):
+        return NotImplemented
+    rank = x.dim() - 2
+    flat, gradient = _image(x, rank), _image(gradient, rank)
+    channels = [-1, x.shape[1], -1]
+    places, parts, slopes = [], [], [torch.zeros_like(gradient[:, 0])] * rank
+    for place, weight, rises in _each_tap(x, grid, mode, padding, align):
+        place = place.expand(channels)
+        places.append(place)
+        parts.append(gradient * weight)
+        if rises[0] is not None:
+            share = (flat.gather(2, place) * gradient).sum(1)
+            slopes = [slope + share * rise.squeeze(1) for slope, rise in zip(slopes, rises, strict=True)]
+    of_image = None
+    if wanted[0]:
+        of_image = torch.zeros_like(flat, memory_format=torch.contiguous_format)
+        of_image = of_image.scatter_add(2, torch.cat(places, 2), torch.cat(parts, 2)).reshape(x.shape)
+    return of_image, torch.stack(slopes, -1).reshape(grid.shape)
+
+
+def table() -> dict:
+    """The functions by operator overload."""
+    named = {"grid_sampler_3d": _sampler, "grid_sampler_3d_backward": _sampler_backward}
+    for rank in (2, 3):
+        named[f"adaptive_max_pool{rank}d_backward"] = _max_backward(rank)
+        named[f"max_pool{rank}d_with_indices_backward"] = _max_backward_of_windows(rank)
+        named[f"fractional_max_pool{rank}d"] = _fractional(rank)
+        named[f"fractional_max_pool{rank}d_backward"] = _max_backward(rank)
+    return {getattr(aten, name).default: form for name, form in named.items()}
