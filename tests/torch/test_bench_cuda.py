@@ -36,15 +36,13 @@ def test_the_bars_of_a_gpu_are_held_against_the_best_of_ours():
     assert not cuda.verdict(least, entries)[2]
 
 
-@pytest.mark.parametrize("case", ["product 1024", "llama decode*"])
-def test_cases_of_a_gpu_run_over_the_emulator(case, tmp_path):
+def test_a_case_of_a_gpu_runs_over_the_emulator(tmp_path):
     if BACKEND != "hologram" or not os.path.exists(fake_cuda.LIBRARY):
         pytest.skip("no emulator in this build")
-    script = Path(cuda.__file__)
-    command = [sys.executable, str(script), "--dry", "--cases", case, "--peers", "eager,hologram", "--out", str(tmp_path)]
+    command = [sys.executable, cuda.__file__, "--dry", "--cases", "product 1024", "--peers", "eager,hologram", "--out", str(tmp_path)]
     done = subprocess.run(command, env={**os.environ, "HOLOGRAM_CUDA_DRIVER": fake_cuda.LIBRARY}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "cuda.json").read_text())["cases"]
-    (entries,) = found.values()
+    entries = found["product 1024"]
     assert entries["hologram"]["host_runs"] == 0 and entries["hologram"]["same"] and not entries["hologram"]["wrong"]
-    assert case.rstrip("*") in (tmp_path / "cuda.md").read_text()
+    assert "product 1024" in (tmp_path / "cuda.md").read_text()
