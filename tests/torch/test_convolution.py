@@ -357,6 +357,8 @@ POOLS = {
     "avg_divisor": lambda x: F.avg_pool2d(x, (3, 2), (2, 3), (1, 0), divisor_override=5),
     "avg_3d": lambda x: F.avg_pool3d(x, 3, 2, 1),
     "avg_lines": lambda x: F.avg_pool2d(x, (7, 8), (5, 3), (3, 2), True, False),
+    "avg_3d_lines": lambda x: F.avg_pool3d(x, (4, 5, 6), (2, 3, 2), 2, True),
+    "avg_none": lambda x: torch.cat([F.avg_pool2d(x[:0], 2), F.avg_pool2d(x, 2)]),
     "avg_apart": lambda x: F.avg_pool2d(x, 7),
     "adaptive": lambda x: F.adaptive_avg_pool2d(x, (5, 1)),
     "adaptive_uneven": lambda x: F.adaptive_avg_pool2d(x, (4, 5)),
@@ -371,7 +373,7 @@ def test_pooling(name, last):
     x = normal(2, 5, 15, 14)
     x = x.to(memory_format=torch.channels_last) if last and "3d" not in name else x
     native(POOLS[name], x)
-    if not last and name in ("max", "max_dilated", "max_3d", "avg", "avg_ceil", "avg_3d", "avg_apart"):
+    if not last and name in ("max", "max_dilated", "max_3d", "avg", "avg_ceil", "avg_3d", "avg_apart", "avg_lines", "avg_3d_lines", "avg_none"):
         check_gradients(POOLS[name], x)
 
 

@@ -124,8 +124,14 @@ def _max_pool_backward(c, grad, x, kernel, stride, padding, dilation, indices, r
     return c.cast(total, x.dtype)
 
 
+def _empty(*shapes) -> bool:
+    return any(type(n) is int and n == 0 for shape in shapes for n in shape)
+
+
 def _avg_pool(rank):
     def lowering(c, x, kernel, stride=(), padding=(0,), ceil_mode=False, count_include_pad=True, divisor_override=None):
+        if _empty(c.out_shape, x.shape):
+            return c.number(x.dtype, 0, c.out_shape)  # of no images
         pool = _geometry(c, x, kernel, stride, padding, (1,), rank, c.out_shape[-rank:])
         return mean(pool, divisor_of(pool, count_include_pad, divisor_override))
 
@@ -139,21 +145,38 @@ lower("avg_pool3d.default")(_avg_pool(3))
 
 def _avg_pool_backward(rank):
     def lowering(c, grad, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
+        if _empty(x.shape):
+            return c.number(x.dtype, 0, x.shape)
         pool = _geometry(c, x, kernel, stride, padding, (1,), rank, grad.shape[-rank:])
-        if numel(pool.sizes) > MOST_TAPS and pool.sizes != pool.strides:
-            raise Unsupported("gradient of a large window")
         wide = dtypes.compute(grad.dtype)
         divisor = c.cast(divisor_of(pool, count_include_pad, divisor_override), wide)
         part = c.div(c.cast(grad, wide), divisor)
         if pool.sizes == pool.strides:  # each element has one window
             return c.cast(pool.near(part, [0] * rank), x.dtype)
-        total = None
-        for place in pool.places():
-            here = pool.untap(part, place)
-            total = here if total is None else c.add(total, here)
-        return c.cast(total, x.dtype)
+        if numel(pool.sizes) > MOST_TAPS:  # one axis after the other
+            for axis in reversed(range(rank)):
+                part = _spread_line(c, part, pool, axis)
+            return c.cast(part, x.dtype)
+        return c.cast(_over_windows(c, part, pool), x.dtype)
 
     return lowering
+
+
+def _over_windows(c, part, pool):
+    """For each element the sum over the windows that it belongs to."""
+    return functools.reduce(c.add, [pool.untap(part, place) for place in pool.places()])
+
+
+def _spread_line(c, part, pool, axis):
+    """The same along one axis of windows that are one element along the others."""
+    if pool.sizes[axis] > MOST_TAPS:
+        raise Unsupported("gradient of a large window")
+    size, stride, padding = ([v if a == axis else other for a, v in enumerate(values)]
+                             for values, other in ((pool.sizes, 1), (pool.strides, 1), (pool.padding, 0)))  # fmt: skip
+    counts = part.shape[-pool.rank :]
+    image = [pool.image[a] if a == axis else n for a, n in enumerate(counts)]
+    line = Pool(c, c.number(part.dtype, 0, [*pool.lead, *image]), size, stride, padding, (1,), counts)
+    return _over_windows(c, part, line)
 
 
 lower("avg_pool2d_backward.default")(_avg_pool_backward(2))
