@@ -373,7 +373,7 @@ def test_pooling(name, last):
     x = normal(2, 5, 15, 14)
     x = x.to(memory_format=torch.channels_last) if last and "3d" not in name else x
     native(POOLS[name], x)
-    if not last and name in ("max", "max_dilated", "max_3d", "avg", "avg_ceil", "avg_3d", "avg_apart", "avg_lines", "avg_3d_lines", "avg_none"):
+    if not last and name.partition("_")[0] in ("max", "avg"):
         check_gradients(POOLS[name], x)
 
 
