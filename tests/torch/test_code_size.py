@@ -112,6 +112,14 @@ def test_models_compile_within_a_second(name):
         assert backend_stats()["failed_graphs"] == 0 and not backend_stats()["fallback_ops"]
 
 
+def planned(function, x, dynamic):
+    """Results, and the milliseconds of a core that planning took: of the clock's, as large a share as this process had."""
+    clock, own = time.perf_counter(), time.process_time()
+    results = compile_fresh(function, dynamic=dynamic)(x)
+    share = (time.process_time() - own) / (time.perf_counter() - clock)
+    return results, backend_stats()["compile_ms"]["schedule"] * min(share, 1)
+
+
 def test_views_of_symbolic_sizes_are_scheduled_in_proportion():
     """Sixty steps: 1.8 s on a busy core, 20 with what each kernel reads found anew for every pair of kernels."""
 
@@ -123,8 +131,8 @@ def test_views_of_symbolic_sizes_are_scheduled_in_proportion():
         return x
 
     x = normal(6, 10)
-    results = compile_fresh(function, dynamic=True)(x)
-    assert backend_stats()["compile_ms"]["schedule"] < 8000
+    results, took = planned(function, x, True)
+    assert took < 8000
     check(results, function(x))
 
 
@@ -138,6 +146,6 @@ def test_taps_of_taps_are_scheduled_in_proportion():
         return x.sum((2, 3))
 
     x = normal(2, 8, 12, 12)
-    results = compile_fresh(function, dynamic=False)(x)
-    assert backend_stats()["compile_ms"]["schedule"] < 5000
+    results, took = planned(function, x, False)
+    assert took < 5000
     check(results, function(x))
