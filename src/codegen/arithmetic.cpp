@@ -131,7 +131,7 @@ Value* float_op(Function& k, Op op, std::span<Value* const> a) {
     case Op::fma:
       return float_fma(k, a[0], a[1], a[2]);
     default:
-      if (Value* own = k.render(op, a[0])) return own;
+      if (Value* own = k.render(op, a[0], false)) return own;
       fail(ErrorCode::internal, "codegen: {} is not defined on floats", name_of(op));
   }
 }

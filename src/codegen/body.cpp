@@ -127,6 +127,7 @@ LaneValue Walker::emit_op(Scope& at, const Instr& i) {
     operands[n] = vector ? splat(k_, arg(i, n), at.lanes()) : arg(i, n).v;
   if (ir::info(i.op).kind == ir::OpKind::cast)
     return {emit_cast(k_, i.op, operands[0], i.from, i.type), vector};
+  if (i.op == ir::Op::exp && i.bits != 0) return {k_.render(i.op, operands[0], true), vector};
   Value* mask = vector || at.lanes() == 1 ? at.mask() : nullptr;
   return {emit_arithmetic(k_, i.op, i.type, std::span(operands).first(count), mask), vector};
 }

@@ -149,8 +149,9 @@ class Function {
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
 
-  /// `op` on one operand, where expand_math left it to the target; null for any other.
-  virtual Value* render(ir::Op op, Value* x) = 0;
+  /// `op` on one operand, where expand_math left it to the target; null for any other. `bounded`:
+  /// the operand is at most 0, or NaN.
+  virtual Value* render(ir::Op op, Value* x, bool bounded) = 0;
   /// f32 → bf16 (as i16) by instructions that take subnormal numbers for 0, where that is allowed
   /// and they exist; else null.
   virtual Value* round_to_bf16(Value* x) = 0;

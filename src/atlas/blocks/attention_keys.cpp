@@ -175,7 +175,7 @@ Body seen_keys(const Body& score) {
                      .op = op,
                      .type = DType::b8,
                      .args = {x, y, no_value},
-                     .bits = 1,
+                     .bits = code == Code::constant ? 1u : 0u,
                      .expr = {}});
   };
   ValueId all = add(Code::constant, {}, no_value, no_value);

@@ -143,10 +143,11 @@ Num<B, float> exp(Num<B, float> x) {
 /// The same bits with `scale(y, n)` = y 2^n rounded once, which some processors have. Far above,
 /// n stays at 128 and the rest grows, as its coefficients are positive, so that the result is
 /// infinite; NaN comes by the rest too. Far below, whatever comes out gives way to 0: the
-/// comparison is beside the chain of operations, not in it.
+/// comparison is beside the chain of operations, not in it. `bounded`: x is at most 0, or NaN.
 template <class B, class Scale>
-Num<B, float> exp_scaled(Num<B, float> x, Scale scale) {
-  auto n = at_most(round(exp_power(x)), 128.0f);
+Num<B, float> exp_scaled(Num<B, float> x, Scale scale, bool bounded = false) {
+  auto n = round(exp_power(x));
+  if (!bounded) n = at_most(n, 128.0f);
   return select(x < exp_low<float>, 0.0f, scale(exp_rest(x, n) + 1.0f, n));
 }
 template <Use use = Use::part, class B>

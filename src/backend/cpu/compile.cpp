@@ -13,6 +13,7 @@
 #include "backend/cpu/exponential.h"
 #include "backend/cpu/function.h"
 #include "backend/cpu/loops/emit.h"
+#include "backend/cpu/loops/bounds.h"
 #include "backend/cpu/loops/place_scratch.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/products/digits.h"
@@ -49,6 +50,7 @@ atlas::Program expanded(const atlas::Program& original, const Target& target) {
   atlas::Program program = original;
   atlas::drop_columnless_product(program);
   atlas::expand_math(program, [&](ir::Op op, DType type) { return renders(target, op, type); });
+  mark_bounded(program);
   place_scratch(program);
   return program;
 }

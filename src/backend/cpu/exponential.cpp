@@ -90,14 +90,11 @@ bool renders(const Target& target, Op op, DType type) {
   return target.isa == Isa::avx512 && op == Op::exp && type == DType::f32;
 }
 
-Value* emit_exp(CpuFunction& k, Value* x) {
+Value* emit_exp(CpuFunction& k, Value* x, bool bounded) {
   using Lane = atlas::math::Num<LaneArithmetic, float>;
   LaneArithmetic arithmetic{k, x->getType()};
-  return atlas::math::exp_scaled(Lane{&arithmetic, x},
-                                 [&](Lane y, Lane n) {
-                                   return Lane{&arithmetic, scale(k, y.v, n.v)};
-                                 })
-      .v;
+  auto by_power = [&](Lane y, Lane n) { return Lane{&arithmetic, scale(k, y.v, n.v)}; };
+  return atlas::math::exp_scaled(Lane{&arithmetic, x}, by_power, bounded).v;
 }
 
 Value* emit_brief_exp(CpuFunction& k, Value* x) {

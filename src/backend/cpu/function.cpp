@@ -29,8 +29,8 @@ bool flushes_bf16(const CpuFunction& k) {
 
 }  // namespace
 
-Value* CpuFunction::render(hologram::ir::Op op, Value* x) {
-  return op == hologram::ir::Op::exp ? emit_exp(*this, x) : nullptr;
+Value* CpuFunction::render(hologram::ir::Op op, Value* x, bool bounded) {
+  return op == hologram::ir::Op::exp ? emit_exp(*this, x, bounded) : nullptr;
 }
 
 Value* CpuFunction::round_to_bf16(Value* x) {

@@ -11,7 +11,7 @@ class CpuFunction final : public codegen::Function {
   CpuFunction(llvm::Module& m, const atlas::Program& p, const Target& t)
       : Function(m, p, t), target(t) {}
 
-  Value* render(ir::Op op, Value* x) override;
+  Value* render(ir::Op op, Value* x, bool bounded) override;
   Value* round_to_bf16(Value* x) override;
   Value* look_up(DType type, std::span<const uint64_t> table, Value* index) override;
 

@@ -27,7 +27,7 @@ class CudaFunction final : public Function {
   CudaFunction(llvm::Module& m, const atlas::Program& p, int threads,
                const char* name = kernel_symbol, int maps = 0);
 
-  Value* render(ir::Op, Value*) override { return nullptr; }
+  Value* render(ir::Op, Value*, bool) override { return nullptr; }
   Value* round_to_bf16(Value*) override { return nullptr; }
   Value* look_up(DType type, std::span<const uint64_t> table, Value* index) override;
   Value* zeros() override;

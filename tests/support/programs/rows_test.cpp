@@ -102,6 +102,59 @@ TEST(Rows, CarriesWhereSecondStagesAlsoReduce) {
   EXPECT_FALSE(carried(stored));  // would be stored twice
 }
 
+// b1 = b0 / sqrt(the sum of its squares), row by row
+atlas::Program scaled_rows(int64_t points, int64_t columns, bool symbolic) {
+  atlas::Program p;
+  Expr count = symbolic ? Expr::symbol(p.num_symbols++) : Expr(points), n(columns);
+  const std::vector<Expr> i = add_axes(p.loop(), {count}, {n});
+  p.loop().lane_axis = 1;
+  p.buffers = {{DType::f32, Access::read, count * n}, {DType::f32, Access::write, count * n}};
+  p.loop().stages.resize(2);
+  for (auto& s : p.loop().stages) s.kind = atlas::StageKind::row;
+  BodyBuilder one(p.loop().stages[0].body), two(p.loop().stages[1].body);
+  Val x = one.load(0, DType::f32, i[0] * n + i[1]);
+  p.loop().stages[0].reductions = {{Op::reduce_sum, DType::f32, one.mul(x, x).id}};
+  two.store(1, i[0] * n + i[1], two.mul(two.load(0, DType::f32, i[0] * n + i[1]), two.op(Op::rsqrt, two.accumulator(0, DType::f32))));
+  return p;
+}
+
+TEST(Rows, LastStagesThatDoNotReduceCarryToo) {
+  for (bool symbolic : {false, true})
+    for (int64_t n : {1, 63, 64, 130, 4160}) {
+      atlas::Program p = scaled_rows(19, n, symbolic);
+      EXPECT_EQ(carried(p), n > 1);
+      Inputs inputs;
+      if (symbolic) inputs.symbols = {19};
+      inputs.chunks = {0, 7};
+      expect_same(p, inputs);
+    }
+  atlas::Program busy = scaled_rows(19, 130, false);
+  atlas::Body& body = busy.loop().stages[1].body;
+  atlas::Instr last = body.instrs.back();
+  body.instrs.pop_back();
+  for (int n = 0; n < 2; ++n)
+    last.args[0] = body.add({.code = atlas::Code::arithmetic, .op = Op::exp, .args = {last.args[0], atlas::no_value, atlas::no_value}, .expr = {}});
+  body.add(last);
+  EXPECT_FALSE(carried(busy));  // computes for longer than memory takes
+}
+
+// The exponential of x - max(x) needs no bound above, that of any other difference does.
+TEST(Rows, ExponentialsKnownToBeAtMostOneAreNotBounded) {
+#if defined(__x86_64__)
+  auto bounded = [](const Softmax& c) {
+    return cpu::dump_asm(make(c), cpu::generic_target(cpu::Isa::avx512)).find("vminps") != std::string::npos;
+  };
+  EXPECT_FALSE(bounded({{19}, 200}));
+  EXPECT_FALSE(bounded({{21}, 200, true, true}));
+  EXPECT_TRUE(bounded({{19}, 200, false, false, Op::reduce_sum}));
+  atlas::Program other = make({{19}, 200});  // the maximum of other numbers
+  BodyBuilder b(other.loop().stages[0].body);
+  other.loop().stages[0].reductions[0].value = b.op(Op::neg, b.load(0, DType::f32, Expr(200) * Expr::axis(0, Expr(19)) + Expr::axis(1, Expr(200)))).id;
+  EXPECT_NE(cpu::dump_asm(other, cpu::generic_target(cpu::Isa::avx512)).find("vminps"), std::string::npos);
+  expect_same(other, Inputs{});
+#endif
+}
+
 // b0: numbers, b1: the table, b2: each row that is taken, less its mean
 atlas::Program rows_by_number(int64_t table_rows, bool symbolic) {
   atlas::Program p;

@@ -171,9 +171,10 @@ int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& 
 constexpr int64_t carried_rows = 4;
 
 // Whether the first stage of the next row can run along with this row's second one: it then waits
-// for memory while the other computes.
+// for memory while the other computes. A second stage that does not reduce must be the last, and
+// compute so little that memory is what it waits for.
 bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& target) {
-  constexpr int most_work = 4;
+  constexpr int most_work = 4, most_beside = 24;
   if (plan.mode != LaneMode::row || target.isa != Isa::avx512 || b.stages.size() < 2 ||
       b.parallel_rank == 0 || static_cast<int>(b.axes.size()) != b.parallel_rank + 1 ||
       b.axes.back().extent.has_axes())
@@ -183,7 +184,9 @@ bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& targ
     return false;
   for (int n = 0; n < 2; ++n) {
     const Stage& s = b.stages[static_cast<size_t>(n)];
-    if (s.kind != StageKind::row || s.reductions.empty() ||
+    const bool only_computes = n == 1 && b.stages.size() == 2 &&
+                               arithmetic_along(s.body, b.parallel_rank) <= most_beside;
+    if (s.kind != StageKind::row || (s.reductions.empty() && !only_computes) ||
         std::any_of(s.reductions.begin(), s.reductions.end(), [](const auto& r) {
           return r.tree || ir::info(r.op).kind != ir::OpKind::reduce;
         }))

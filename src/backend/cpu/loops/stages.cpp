@@ -133,7 +133,7 @@ void LoopStages::serial_stage(Scope& scope, const Stage& s, int accumulator) {
 void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
   int accumulator = first_accumulator_[number];
   bool along = f_.plan.mode == LaneMode::row;
-  if (s.reductions.empty()) {
+  if (s.reductions.empty() && !(f_.plan.carried && number == 1)) {
     if (!along)
       return row_loops(scope, f_.rank, f_.axes, [&](Scope& row) { emit_body(row, s.body); });
     return row_loops(scope, f_.rank, f_.axes - 1, [&](Scope& row) {
