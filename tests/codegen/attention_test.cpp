@@ -364,5 +364,17 @@ INSTANTIATE_TEST_SUITE_P(isa, AttentionFewOnTiles, testing::Values(cpu::Isa::avx
 #endif
 #endif
 
+// Those of one head at a time are fetched while the head before is at work, if both fit the second-level cache.
+TEST(AttentionBits, rows_of_the_next_head_are_fetched) {
+#if defined(__x86_64__)
+  auto fetches = [](const Case& c) {
+    return cpu::dump_asm(make_program(c), cpu::generic_target(cpu::Isa::avx512)).find("prefetcht1") != std::string::npos;
+  };
+  EXPECT_TRUE(fetches({2, 3, 3, 64, 128, 32, 32}));
+  EXPECT_FALSE(fetches({2, 3, 3, 64, 1024, 64, 64}));  // too many keys
+  EXPECT_FALSE(fetches({.batch = 2, .heads = 3, .kv_heads = 3, .queries = 64, .keys = 128, .depth = 32, .values = 32, .symbolic = true}));
+#endif
+}
+
 }  // namespace
 }  // namespace hologram::test

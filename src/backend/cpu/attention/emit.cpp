@@ -109,6 +109,7 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     unit_.first_head = mul(sub(batch, mul(div(batch, k_.i64(groups())), groups())), plan_.shared);
     scope.set_axis(query_axis_ - 1, unit_.first_head);
   }
+  if (!plan_.ahead.empty()) fetch_ahead(scope, batch, block);
   rows_.begin = mul(block, plan_.query_block);
   rows_.count = plan_.query_counts.size() == 1
                     ? static_cast<Value*>(k_.i64(plan_.query_counts[0]))
@@ -164,6 +165,37 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
     });
   epilogue(scope);
   log_sums(scope);
+}
+
+void AttentionEmitter::fetch_ahead(Scope& scope, Value* batch, Value* block) {
+  constexpr int64_t line = 64;
+  Expr points(1);
+  for (int a = 0; a < a_.batch_rank; ++a) points *= a_.axes[static_cast<size_t>(a)].extent;
+  Scope next(scope, false);
+  Value* last = sub(number(points), k_.i64(1));
+  next.seek();
+  set_batch_axes(next, a_.axes, a_.batch_rank, least(add(batch, 1), last));
+  const int64_t size = size_of(a_.operand_type), units = plan_.query_units.constant_value();
+  for (const OperandRows& o : plan_.ahead) {
+    Value *base = emit_expr(next, o.load.base).v, *stride = number(o.load.x_stride);
+    next.seek();
+    const int64_t share = (o.rows + units - 1) / units;
+    Value* first = mul(block, share);
+    Value* end = least(add(first, share), k_.i64(o.rows));
+    emit_loop(next, first, end, k_.i64(1), false, [&](Scope& s, Value* row) {
+      s.seek();
+      Value* at = element(k_, a_.operand_type, k_.buffer(o.load.buffer),
+                          add(base, mul(row, stride)));
+      for (int64_t byte = 0; byte < o.columns * size; byte += line)
+        k_.ir.CreateIntrinsic(llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
+                              {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), at,
+                                                        static_cast<uint64_t>(byte)),
+                               k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
+    });
+  }
+  next.seek();
+  scope.move_to(k_.ir.GetInsertBlock());
+  scope.seek();
 }
 
 // Of a cache most may be hidden yet. What is left out has probabilities of 0.

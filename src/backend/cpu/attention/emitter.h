@@ -43,6 +43,8 @@ class AttentionEmitter : ScoreBlocks {
   // emit.cpp: units, what lanes along queries compute, values and results.
   void prepare();
   void emit_unit(Scope& scope, Value* unit);
+  // Of the next batch point, the share of its query block number `block`.
+  void fetch_ahead(Scope& scope, Value* batch, Value* block);
   // Groups of heads whose rows are in one unit.
   int64_t groups() const;
   // Behind the last key from `first` on and before `end` that a row of the unit sees.

@@ -147,6 +147,23 @@ Expr tile_work_per_key_of_few(const AttentionPlan& p) {
          Expr(p.query_block * 2 * cost::cycle + 4 * cost::cycle);
 }
 
+// The rows of heads lie apart where queries, keys and values come from one product for all heads,
+// and hardware does not foresee them; the second-level cache has room for those of two heads.
+std::vector<OperandRows> rows_ahead(const AttentionPlan& p, const atlas::AttentionBlock& b) {
+  constexpr int64_t most = 256 * 1024;  // bytes
+  if (p.lanes != ScoreLanes::queries || p.on_tiles || !p.k_load || !p.v_load ||
+      !p.queries.is_const() || !p.keys.is_const() || !p.depth.is_const() || !p.values.is_const())
+    return {};
+  const int64_t depth = p.depth.constant_value();
+  std::vector<OperandRows> found{{*p.k_load, p.keys.constant_value(), depth},
+                                 {*p.v_load, p.keys.constant_value(), p.values.constant_value()}};
+  auto q = strided_load(b.q, b.batch_rank, b.batch_rank + 2);
+  if (q && q->y_stride.is(1)) found.push_back({*q, p.queries.constant_value(), depth});
+  int64_t bytes = 0;
+  for (const OperandRows& o : found) bytes += o.rows * o.columns * size_of(b.operand_type);
+  return bytes <= most ? found : std::vector<OperandRows>{};
+}
+
 }  // namespace
 
 std::vector<int64_t> block_sizes(const Expr& total, int64_t block) {
@@ -224,6 +241,7 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
   if (few) p.seen = atlas::seen_keys(b.score);
   if (!p.seen.instrs.empty() && !p.on_tiles) p.key_counts.clear();
   if (few) p.query_counts = {p.query_block};
+  p.ahead = rows_ahead(p, b);
   p.query_units = p.query_block > 0 ? ceil_div(p.queries, p.query_block) : Expr(0);
   p.units = p.query_units;
   for (int a = 0; a < b.batch_rank; ++a) p.units = p.units * b.axes[static_cast<size_t>(a)].extent;

@@ -16,6 +16,12 @@ inline constexpr int64_t key_block = 128;
 /// Lanes of the score tile run along queries, or along keys when there are only a few queries.
 enum class ScoreLanes : uint8_t { queries, keys };
 
+/// Rows of an operand at one batch point.
+struct OperandRows {
+  StridedLoad load;
+  int64_t rows, columns;
+};
+
 struct AttentionPlan {
   TileModel tile;
   DType type;  ///< of all arithmetic
@@ -30,6 +36,7 @@ struct AttentionPlan {
   int key_span;     ///< panels of keys at once, when lanes run along keys
   int value_span;   ///< panels of the values at once
   std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
+  std::vector<OperandRows> ahead;  ///< each unit fetches its share of the next batch point's
   std::vector<int64_t> query_counts;  ///< queries of a unit: all that occur, or {} if any may
   std::vector<int64_t> key_counts;    ///< keys of a step, likewise
   atlas::KeyBounds bounds;
