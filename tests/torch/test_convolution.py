@@ -221,23 +221,25 @@ def test_depthwise_along_planes(kernel, stride, size, last):
 
 
 @pytest.mark.parametrize(
-    "into, channels, kernel, stride, size, batch",
+    "into, channels, kernel, stride, size, batch, first",
     [
-        (16, 96, 3, 2, (24, 16), 1),
-        (24, 40, 3, 1, (9, 14), 2),
-        (8, 48, 5, 1, (40, 8), 3),
-        (3, 16, (3, 5), 1, (8, 28), 1),
-        (32, 192, 3, 2, (28, 28), 1),
+        (16, 96, 3, 2, (24, 16), 1, 1),
+        (24, 40, 3, 1, (9, 14), 2, 1),
+        (8, 48, 5, 1, (40, 8), 3, 1),
+        (3, 16, (3, 5), 1, (8, 28), 1, 1),
+        (32, 192, 3, 2, (28, 28), 1, 1),
+        (3, 32, 3, 1, (32, 32), 2, 3),
     ],
 )
-def test_expansion_and_depthwise(into, channels, kernel, stride, size, batch):
-    """One loop computes the depthwise convolution and the 1 x 1 convolution before it, with the bits of two kernels."""
+def test_expansion_and_depthwise(into, channels, kernel, stride, size, batch, first):
+    """One loop computes the depthwise convolution and the convolution before it, 1 x 1 or of few channels, with the bits of
+    two kernels."""
     padding = kernel // 2 if isinstance(kernel, int) else tuple(k // 2 for k in kernel)
 
     class Block(torch.nn.Module):
         def __init__(self, gives_image):
             super().__init__()
-            self.first = torch.nn.Conv2d(into, channels, 1)
+            self.first = torch.nn.Conv2d(into, channels, first, stride=1 + first // 2, padding=first // 2)
             self.norm = torch.nn.BatchNorm2d(channels)
             self.second = torch.nn.Conv2d(channels, channels, kernel, stride, padding, groups=channels)
             self.gives_image = gives_image
@@ -254,6 +256,9 @@ def test_expansion_and_depthwise(into, channels, kernel, stride, size, batch):
     apart.load_state_dict(joined.state_dict())
     x = normal(batch, into, *size)
     got = native(joined, x, truth=copy.deepcopy(joined).double())
+    if first > 1:
+        kernels = hologram_torch.explain(joined, x).graphs[0].kernels()
+        assert sum("dot_general" in k["name"] for k in kernels) == 1
     with torch.no_grad():
         torch.testing.assert_close(got, compile_fresh(apart, dynamic=False)(x)[0], rtol=0, atol=0)
         compiled = compile_fresh(joined, dynamic=False)

@@ -1,9 +1,9 @@
 // schedule/windows/fused_depthwise.cpp: a depthwise convolution and what makes its image.
 //
-// The ring has 4 or 6 lines, computed in tiles of up to 16 pixels side by side, their sums in
-// registers. Blocks of lines compute a few lines twice; there are as many as leave 12 units of two
-// threads (six for each), and few enough lines in each that what all channels read stays in the
-// second-level cache. The sums are those of two kernels, bit by bit.
+// The ring has 4 or 6 lines, computed in tiles of up to 16 pixels side by side (8 of a first
+// layer), their sums in registers. Blocks of lines compute a few lines twice; there are as many as
+// leave 12 units of two threads (six for each), and few enough lines in each that what all channels
+// read stays in the second-level cache. The sums are those of two kernels, bit by bit.
 #include "schedule/windows/fused_depthwise.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "schedule/lower/kinds.h"
 #include "schedule/windows/channels.h"
+#include "schedule/windows/direct_convolution.h"
 #include "schedule/windows/window.h"
 
 namespace hologram::schedule {
@@ -105,9 +106,11 @@ bool read_windows(FusedDepthwise& x, Value lhs, const std::function<bool(Value)>
   return found == 3 && x.before_y >= 0 && x.before_x >= 0;
 }
 
-// How a line is cut, and how many blocks the lines are.
-bool choose_tiles(FusedDepthwise& x, const Machine& machine) {
-  int64_t most = machine.sums_in_registers(DType::f32), line = std::gcd(x.width, x.out_width);
+// How a line is cut, and how many blocks the lines are. `windows`: the product reads windows.
+bool choose_tiles(FusedDepthwise& x, bool windows, const Machine& machine) {
+  // Neighbouring windows have elements in common, which take registers too.
+  int64_t most = machine.sums_in_registers(DType::f32) / (windows ? 2 : 1);
+  int64_t line = std::gcd(x.width, x.out_width);
   for (x.tiles = 1; x.tiles <= line; ++x.tiles)
     if (line % x.tiles == 0 && x.width / x.tiles * x.step_y <= most) break;
   if (x.tiles > line || x.width / x.tiles * x.step_y < machine.busy_sums) return false;
@@ -144,10 +147,11 @@ std::optional<FusedDepthwise> fused_depthwise_of(const Cluster& depthwise, const
     if (o.parameter >= 0) return std::nullopt;
   Value dot = product.anchor, lhs = depthwise.anchor->input(0);
   const Expr& depth = product.axes.back().extent;
+  const bool windows = reads_windows(dot->input(0));
   if (dot->rank() != 2 || !known(depth) || depth.constant_value() > unrolled_depth ||
       options.machine->sums_in_registers(DType::f32) == 1 || dot->dtype != DType::f32 ||
       dot->input(0)->dtype != DType::f32 || depthwise.anchor->dtype != DType::f32 ||
-      lhs->dtype != DType::f32 || reads_windows(dot->input(0)) ||
+      lhs->dtype != DType::f32 || (windows && !direct_image(product, clustering, graph, options)) ||
       !static_sources(clustering, options, dot->input(1)) ||
       !static_sources(clustering, options, depthwise.anchor->input(1)))
     return std::nullopt;
@@ -180,7 +184,7 @@ std::optional<FusedDepthwise> fused_depthwise_of(const Cluster& depthwise, const
     if (&c != &product && &c != &depthwise)
       clustering.for_each_access(c,
                                  [&](Value v, const Index&) { alone = alone && !product.find(v); });
-  if (!alone || !choose_tiles(x, *options.machine)) return std::nullopt;
+  if (!alone || !choose_tiles(x, windows, *options.machine)) return std::nullopt;
   atlas::ProductBlock about;
   for (const ClusterAxis& a : product.axes)
     about.axes.push_back({a.row ? AxisKind::row : AxisKind::parallel, a.extent});

@@ -8,14 +8,15 @@
 
 namespace hologram::schedule {
 
-/// A depthwise convolution over an image that a 1 x 1 convolution of few channels makes for it
-/// alone: one loop computes both, line by line, and the image is never in memory as a whole.
+/// A depthwise convolution over an image that a convolution of few channels, 1 x 1 or one of those
+/// of direct_image(), makes for it alone: one loop computes both, line by line, and the image is
+/// never in memory as a whole.
 struct FusedDepthwise {
   const Cluster* depthwise;
-  const Cluster* product;  ///< the 1 x 1 convolution
+  const Cluster* product;  ///< the convolution that makes the image
   ir::Value image;         ///< its result
   Index at;                ///< the image's coordinates over axes number, row, column, channel
-  int64_t images, height, width, channels, depth;  ///< of the image; depth: channels of its operand
+  int64_t images, height, width, channels, depth;  ///< of the image; depth: of the product
   int64_t out_height, out_width;
   int64_t window_height, window_width, step_y, step_x;
   int64_t before_y, before_x;  ///< lines and columns of zeros before the image

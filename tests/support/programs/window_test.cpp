@@ -212,14 +212,14 @@ TEST(Grouped, OtherGroupsAreProducts) {
   EXPECT_EQ(planned({1, 64, 9, 8, 64, 5, 1, 2, 1, 8}), 1);    // too long sums
 }
 
-// A network's first layer, then a depthwise one.
-schedule::Plan plan_first_layer(const Convolution& c, bool leaves) {
+// A network's first layer, then a depthwise one, which is a loop of its own if it is dilated.
+schedule::Plan plan_first_layer(const Convolution& c, bool leaves, int64_t dilation = 2) {
   Graph g;
   Shape image{c.batch, c.channels, c.height, c.width};
   Value x = convolve(g, g.parameter(0, c.dtype, image, contiguous_strides(image)), c, 100);
   int64_t high = x->shape[2].constant_value(), wide = x->shape[3].constant_value();
   if (leaves) give(g, x);
-  give(g, convolve(g, x, {c.batch, c.results, high, wide, c.results, 3, 1, 1, 1, c.results}, 102));
+  give(g, convolve(g, x, {c.batch, c.results, high, wide, c.results, 3, 1, dilation, dilation, c.results}, 102));
   ir::verify(g);
   schedule::Options options;
   options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
@@ -240,6 +240,16 @@ TEST(DirectConvolution, FirstLayersAreLoopsThatReadTheImageInPlace) {
   EXPECT_EQ(direct_convolutions(plan), 1);
   EXPECT_EQ(products(plan), 0);
   expect_programs_same(plan);
+}
+
+TEST(DirectConvolution, FirstLayersAreInTheLoopOfADepthwiseOne) {
+  for (const Convolution& first : {Convolution{1, 3, 32, 16, 32, 3, 2, 1, 1, 1}, Convolution{2, 2, 9, 8, 16, 3, 1, 1, 1, 1}}) {
+    schedule::Plan plan = plan_first_layer(first, false, 1);
+    EXPECT_EQ(direct_convolutions(plan), 0);
+    EXPECT_EQ(products(plan), 0);
+    EXPECT_EQ(loops_with_scratch(plan), 1);
+    expect_programs_same(plan);
+  }
 }
 
 TEST(DirectConvolution, OtherFirstLayersStayProducts) {
