@@ -1,5 +1,4 @@
-// tests/atlas/class_graph_test.cpp: the Atlas graph against its definition and its published
-// invariants.
+// tests/atlas/class_graph_test.cpp: the Atlas graph against its definition and its published invariants.
 #include "atlas/class_graph.h"
 
 #include <gtest/gtest.h>
@@ -21,8 +20,7 @@ TEST(ClassGraph, LabelsAndIndicesAreInverse) {
   EXPECT_EQ(class_index({1, 1, 1, 1, 1, 1}), 95);
 }
 
-// Two classes are adjacent exactly where their labels differ by one step in one coordinate other
-// than e7.
+// Two classes are adjacent exactly where their labels differ by one step in one coordinate other than e7.
 TEST(ClassGraph, AdjacencyIsTheDefinition) {
   for (int a = 0; a < num_classes; ++a)
     for (int b = 0; b < num_classes; ++b) {

@@ -50,27 +50,9 @@ std::vector<Program> examples() {
       row_scan(Op::reduce_sum, DType::f32),
       product_with_tail(),
   };
-  Program packed = batched_product(DType::f32, DType::f32, DType::f32);
-  packed.product().packed_rhs = 1;
-  packed.product().panel_width = 16;
-  packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * sym(3) * Expr(16);
+  Program packed = packed_product();
   packed.product().precision = 1;
-  list.push_back(packed);
-  Program sums = biased_attention(DType::f64, true);
-  sums.buffers.push_back({DType::f64, atlas::Access::write, sym(0) * sym(1)});
-  BodyBuilder lse(sums.attention().lse);
-  lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)), lse.accumulator(0, DType::f64));
-  list.push_back(sums);
-  Program gates = packed;
-  gates.product().parts = 4;
-  gates.product().axes[2].extent = Expr(4) * sym(2);
-  gates.product().axes.push_back({atlas::AxisKind::parallel, sym(2)});
-  gates.product().epilogue = {};
-  gates.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * Expr(4) * sym(3) * Expr(16);
-  BodyBuilder unit(gates.product().epilogue);
-  unit.store(2, Expr::axis(1, sym(1)) * sym(2) + Expr::axis(4, sym(2)),
-             unit.add(unit.accumulator(0, DType::f32), unit.accumulator(3, DType::f32)));
-  list.push_back(gates);
+  list.insert(list.end(), {packed, summing_attention(DType::f64), packed_product(4)});
   packed.product().panel_group = 2;
   packed.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * ceil_div(sym(3), 2) * Expr(32);
   list.push_back(packed);
@@ -100,31 +82,21 @@ std::vector<Program> examples() {
   return list;
 }
 
-TEST(Forms, TextRoundTrips) {
-  for (const Program& p : examples()) {
-    std::string text = disassemble(p);
-    Program back = atlas::assemble(text);
-    EXPECT_EQ(back, p) << text;
-    EXPECT_EQ(disassemble(back), text);
-  }
+void expect_round_trips(const Program& p) {
+  const std::string text = disassemble(p), bytes = encode(p);
+  EXPECT_EQ(atlas::assemble(text), p) << text;
+  EXPECT_EQ(disassemble(atlas::assemble(text)), text);
+  EXPECT_EQ(atlas::decode(bytes), p) << text;
+  EXPECT_EQ(encode(atlas::decode(bytes)), bytes);
+  EXPECT_EQ(fingerprint(atlas::decode(bytes)), fingerprint(p));
 }
 
-TEST(Forms, BytesRoundTrip) {
-  for (const Program& p : examples()) {
-    std::string bytes = encode(p);
-    Program back = atlas::decode(bytes);
-    EXPECT_EQ(back, p) << disassemble(p);
-    EXPECT_EQ(encode(back), bytes);
-    EXPECT_EQ(fingerprint(back), fingerprint(p));
-  }
-}
-
-TEST(Forms, ExpandedProgramsRoundTripToo) {
+TEST(Forms, ProgramsRoundTripAsTheyAreAndExpanded) {
   for (Program p : examples()) {
+    expect_round_trips(p);
     atlas::expand_math(p);
     EXPECT_NO_THROW(verify(p));
-    EXPECT_EQ(atlas::assemble(disassemble(p)), p);
-    EXPECT_EQ(atlas::decode(encode(p)), p);
+    expect_round_trips(p);
     std::string before = encode(p);
     atlas::expand_math(p);
     EXPECT_EQ(encode(p), before);  // idempotent
@@ -150,8 +122,7 @@ TEST(Forms, EveryDamagedByteIsCorrupt) {
   EXPECT_THROW(atlas::decode(good + "x"), Error);
 }
 
-// Past the checksum: damaged payloads give a program or Error(corrupt), and what they give can be
-// verified or refused.
+// Past the checksum: damaged payloads give a program or Error(corrupt), and what they give can be verified or refused.
 TEST(Forms, DamagedPayloadsAreReadOrCorrupt) {
   std::mt19937 gen(11);
   int read = 0, refused = 0;

@@ -52,8 +52,7 @@ inline std::string run_fault(const std::string& text, std::vector<uint64_t> word
   });
 }
 
-// The operands of `op` in text, with registers r0 (written), r1, r2, r3 (read); "" for what has no
-// such form.
+// The operands of `op` in text, with registers r0 (written), r1, r2, r3 (read); "" for what has no such form.
 inline std::string instruction_text(LaneOp op, DType type, std::string_view variant = "") {
   const LaneOpInfo& row = info(op);
   std::string out(row.mnemonic);

@@ -17,20 +17,20 @@ using ir::Op;
 
 inline Expr sym(int k) { return Expr::symbol(k); }
 
-/// out[i] = op(in[i]…) over s0 elements.
-inline Program elementwise(Op op, DType type, int operands, DType out) {
+/// out[i] = op(in[i]…) over n elements.
+inline Program elementwise(Op op, DType type, int operands, DType out, const Expr& n = sym(0)) {
   Program p;
-  p.num_symbols = 1;
-  for (int k = 0; k < operands; ++k) p.buffers.push_back({type, atlas::Access::read, sym(0)});
-  p.buffers.push_back({out, atlas::Access::write, sym(0)});
-  p.loop().axes = {{atlas::AxisKind::parallel, sym(0)}};
+  p.num_symbols = !n.is_const();
+  for (int k = 0; k < operands; ++k) p.buffers.push_back({type, atlas::Access::read, n});
+  p.buffers.push_back({out, atlas::Access::write, n});
+  p.loop().axes = {{atlas::AxisKind::parallel, n}};
   p.loop().parallel_rank = 1;
   p.loop().lane_axis = 0;
   p.loop().stages.emplace_back();
   atlas::Stage& s = p.loop().stages.back();
   s.kind = atlas::StageKind::point;
   BodyBuilder b(s.body);
-  Expr i = Expr::axis(0, sym(0));
+  Expr i = Expr::axis(0, n);
   std::vector<Val> args;
   for (int k = 0; k < operands; ++k) args.push_back(b.load(k, type, i));
   Val r = operands == 1 ? b.op(op, args[0]) : operands == 2 ? b.op(op, args[0], args[1]) : b.op(op, args[0], args[1], args[2]);
@@ -83,8 +83,25 @@ inline Program batched_product(DType operand, DType acc, DType out) {
   return p;
 }
 
-/// That product, of float32, and in buffer 3 the distance of each of its elements from the largest
-/// one of the row.
+/// That product of float32 with its right operand packed in panels of 16 columns, which are finished in so many parts.
+inline Program packed_product(int64_t parts = 1) {
+  Program p = batched_product(DType::f32, DType::f32, DType::f32);
+  p.product().packed_rhs = 1;
+  p.product().panel_width = 16;
+  p.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * Expr(parts) * sym(3) * Expr(16);
+  if (parts == 1) return p;
+  p.product().parts = static_cast<int>(parts);
+  p.product().axes[2].extent = Expr(parts) * sym(2);
+  p.product().axes.push_back({atlas::AxisKind::parallel, sym(2)});
+  p.product().epilogue = {};
+  BodyBuilder unit(p.product().epilogue);
+  Expr b = Expr::axis(0, sym(0)), m = Expr::axis(1, sym(1)), n = Expr::axis(4, sym(2));
+  Val last = unit.accumulator(static_cast<int>(parts) - 1, DType::f32);
+  unit.store(2, (b * sym(1) + m) * sym(2) + n, unit.add(unit.accumulator(0, DType::f32), last));
+  return p;
+}
+
+/// That product, of float32, and in buffer 3 the distance of each of its elements from the largest one of the row.
 inline Program product_with_tail() {
   Program p = batched_product(DType::f32, DType::f32, DType::f32);
   p.buffers[2].access = atlas::Access::read_write;
@@ -107,8 +124,7 @@ inline Program product_with_tail() {
   return p;
 }
 
-/// One attention head per batch point: q [B, M, D], k [B, N, D], v [B, N, E], bias [M, N] added to
-/// the scores.
+/// One attention head per batch point: q [B, M, D], k [B, N, D], v [B, N, E], bias [M, N] added to the scores.
 inline Program biased_attention(DType type, bool causal) {
   Program p;
   p.num_symbols = 5;
@@ -133,6 +149,16 @@ inline Program biased_attention(DType type, bool causal) {
   s.finish(s.add(s.accumulator(0, acc), s.load(3, acc, m * N + n)));
   BodyBuilder o(a.epilogue);
   o.store(4, (b * M + m) * E + e, o.cast(o.accumulator(0, acc), type));
+  return p;
+}
+
+/// That, causal, which also stores the rows' log-sum-exp.
+inline Program summing_attention(DType type) {
+  Program p = biased_attention(type, true);
+  DType acc = compute_type(type);
+  p.buffers.push_back({acc, atlas::Access::write, sym(0) * sym(1)});
+  BodyBuilder lse(p.attention().lse);
+  lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)), lse.accumulator(0, acc));
   return p;
 }
 

@@ -1,4 +1,4 @@
-// tests/codegen/amx_emulator_test.cpp: configurations of the emulator of AMX; what it computes is compared in tiles_test.cpp
+// tests/codegen/amx_emulator_test.cpp: what the emulator of AMX refuses; what it computes is compared in tiles_test.cpp
 #include <gtest/gtest.h>
 
 #include "emulator/amx.h"
@@ -23,31 +23,10 @@ TILES void load(const Config& config) {
   _tile_loadconfig(&config);
 }
 
-class Amx : public testing::Test {
+class AmxDeathTest : public testing::Test {
  protected:
   amx::Emulator emulator_;
 };
-
-TILES void store_config(void* to) {
-  Config config;
-  config.bytes[2] = 8;
-  config.rows[2] = 5;
-  load(config);
-  _tile_storeconfig(to);
-}
-
-TEST_F(Amx, configurations_are_kept_and_released) {
-  uint8_t config[64];
-  store_config(config);
-  EXPECT_EQ(config[0], 1);
-  EXPECT_EQ(config[20], 8);
-  EXPECT_EQ(config[50], 5);
-  []() TILES { _tile_release(); }();
-  [&]() TILES { _tile_storeconfig(config); }();
-  for (uint8_t x : config) EXPECT_EQ(x, 0);
-}
-
-using AmxDeathTest = Amx;
 
 TEST_F(AmxDeathTest, what_would_fault_ends_the_process) {
   EXPECT_DEATH([]() TILES { _tile_zero(0); }(), "");  // not configured

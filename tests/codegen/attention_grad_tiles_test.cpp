@@ -2,8 +2,6 @@
 // reference in double precision and against today's path.
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "codegen/attention_grad_sums.h"
 #include "codegen/attention_runs.h"
 #include "support/tiles.h"
@@ -15,12 +13,6 @@ namespace {
 
 using namespace attention_grads;
 
-cpu::Target gradients_on_tiles() {
-  cpu::Target t = tile_target();
-  t.tile_attention = true;
-  return t;
-}
-
 class AttentionGradTiles : public testing::Test {
  protected:
   void SetUp() override {
@@ -29,25 +21,23 @@ class AttentionGradTiles : public testing::Test {
 
   void check(Case c, int64_t chunk = 0) {
     c.dtype = DType::bf16;
-    std::ostringstream name;
-    name << c;
-    SCOPED_TRACE(name.str());
+    SCOPED_TRACE(testing::Message() << c);
     atlas::Program p = make_program(c);
     atlas::expand_math(p);
     const std::vector<int64_t> syms = c.symbols();
-    std::vector<Memory> memory = random_operands(p, syms);
-    if (c.queries > 1) memory[lse_buffer].as<float>()[1] = -INFINITY;  // sees no key
-    std::vector<Memory> today;
-    for (Memory& m : memory) std::memcpy(today.emplace_back(m.size()).data(), m.data(), m.size());
+    std::vector<Memory> memory = random_operands(p, syms), today = random_operands(p, syms);
+    for (auto* m : {&memory, &today})
+      if (c.queries > 1) (*m)[lse_buffer].as<float>()[1] = -INFINITY;  // sees no key
     const int64_t before = amx::state().executed;
-    run(p, gradients_on_tiles(), memory, syms, chunk);
+    cpu::Target target = tile_target();
+    target.tile_attention = true;
+    expect_run(Compiled(p, target), memory, syms, chunk);
     if (machine_.emulates() && c.queries > 0 && c.keys > 0) {
       EXPECT_GT(amx::state().executed, before);
     }
     EXPECT_EQ(amx::state().config[0], 0) << "tiles are still configured";
-    cpu::Target without = gradients_on_tiles();
-    without.tiles = false;
-    run(p, without, today, syms, chunk);
+    target.tiles = false;
+    expect_run(Compiled(p, target), today, syms, chunk);
     const bool wanted[] = {c.dq, c.dk, c.dv};
     const std::vector<std::vector<Sum>> reference =
         gradients(c, [&](int buffer, DType t, int64_t i) { return value(t, memory[static_cast<size_t>(buffer)], i); });
@@ -71,32 +61,16 @@ class AttentionGradTiles : public testing::Test {
     }
   }
 
-  void run(const atlas::Program& p, const cpu::Target& target, std::vector<Memory>& memory, const std::vector<int64_t>& syms,
-           int64_t chunk) {
-    std::vector<void*> bufs;
-    for (Memory& m : memory) bufs.push_back(m.data());
-    ASSERT_EQ(Compiled(p, target).run(bufs, syms, chunk), 0);
-    for (Memory& m : memory) EXPECT_TRUE(m.intact());
-  }
-
   TileMachine machine_;
 };
 
-TEST_F(AttentionGradTiles, sizes) {
-  check({1, 1, 1, 1, 1, 1});
-  check({2, 1, 7, 9, 16, 16});
-  check({1, 1, 64, 128, 32, 32});
-  check({1, 1, 50, 131, 40, 33});
-  check({1, 1, 65, 144, 72, 128});
+TEST_F(AttentionGradTiles, sizes_and_layouts) {
+  for (const Case& c :
+       {Case{1, 1, 1, 1, 1, 1}, {2, 1, 7, 9, 16, 16}, {1, 1, 64, 128, 32, 32}, {1, 1, 50, 131, 40, 33}, {1, 1, 65, 144, 72, 128}})
+    check(c);
   check({1, 1, 130, 260, 128, 64}, 1);
-}
-
-TEST_F(AttentionGradTiles, heads_that_share_keys) {
-  check({1, 3, 50, 131, 64, 24});
+  check({1, 3, 50, 131, 64, 24});  // heads that share keys
   check({2, 2, 20, 30, 16, 16, true});
-}
-
-TEST_F(AttentionGradTiles, heads_between_sequence_and_depth) {
   check({2, 1, 40, 50, 32, 32, false, Score::plain, DType::f32, false, true});
 }
 
@@ -116,8 +90,7 @@ TEST_F(AttentionGradTiles, symbolic_sizes) {
     for (int64_t members : {1, 2}) check({1, members, m, n, 16, 16, false, Score::bias, DType::f32, true});
 }
 
-// 64 queries, 128 keys and 64 numbers: 4 x 8 sums by two steps, twice, then 8 x 4 by two steps,
-// twice, and 4 x 4 by four.
+// 64 queries, 128 keys and 64 numbers: 4 x 8 sums by two steps, twice, then 8 x 4 by two steps, twice, and 4 x 4 by four.
 TEST_F(AttentionGradTiles, work) {
   if (!machine_.emulates()) GTEST_SKIP() << "only the emulator counts";
   const int64_t before = amx::state().products;

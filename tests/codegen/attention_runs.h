@@ -1,13 +1,10 @@
-// tests/codegen/attention_runs.h: operands of attention drawn for a kernel, and its probabilities in double precision.
+// tests/codegen/attention_runs.h: the probabilities of attention in double precision.
 #pragma once
 
 #include <cmath>
-#include <cstring>
-#include <random>
 
 #include "codegen/attentions.h"
 #include "codegen/run_kernel.h"
-#include "ir/scalar.h"
 
 namespace hologram::test {
 
@@ -17,22 +14,6 @@ inline double value(DType t, const Memory& m, int64_t i) {
   uint64_t bits = 0;
   std::memcpy(&bits, const_cast<Memory&>(m).data() + static_cast<size_t>(i) * size, size);
   return ir::as_double(t, bits);
-}
-
-/// Normal numbers for every buffer; of truth values three in four hold.
-inline std::vector<Memory> random_operands(const atlas::Program& p, const std::vector<int64_t>& symbols) {
-  std::mt19937_64 random(3);
-  std::normal_distribution<double> normal;
-  std::vector<Memory> memory;
-  for (const atlas::Buffer& b : p.buffers) {
-    const auto size = static_cast<size_t>(size_of(b.dtype)), count = static_cast<size_t>(b.extent.eval(symbols));
-    memory.emplace_back(count * size);
-    for (size_t i = 0; i < count; ++i) {
-      const uint64_t bits = b.dtype == DType::b8 ? random() % 4 != 0 : ir::bits_of(b.dtype, normal(random));
-      std::memcpy(memory.back().data() + i * size, &bits, size);
-    }
-  }
-  return memory;
 }
 
 namespace attentions {

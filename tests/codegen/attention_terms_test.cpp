@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <limits>
-#include <sstream>
 
 #include "codegen/attention_runs.h"
 #include "support/tiles.h"
@@ -44,14 +43,10 @@ class AttentionTerms : public testing::Test {
     return run(c, Compiled(make_program(c), on), memory, chunk);
   }
   std::vector<float> run(const Case& c, const Compiled& compiled, std::vector<Memory>& memory, int64_t chunk = 0) {
-    std::vector<void*> bufs;
-    for (Memory& m : memory) bufs.push_back(m.data());
     const amx::State before = amx::state();
-    EXPECT_EQ(compiled.run(bufs, c.symbols(), chunk), 0);
-    executed_ = amx::state().executed - before.executed;
+    expect_run(compiled, memory, c.symbols(), chunk);
     products_ = amx::state().products - before.products;
     EXPECT_EQ(amx::state().config[0], 0) << "tiles are still configured";
-    for (Memory& m : memory) EXPECT_TRUE(m.intact());
     Memory& out = memory[out_buffer];
     return {out.as<float>(), out.as<float>() + out.size() / sizeof(float)};
   }
@@ -81,9 +76,7 @@ class AttentionTerms : public testing::Test {
   }
 
   void check(const Case& c, int64_t chunk = 0) {
-    std::ostringstream name;
-    name << c;
-    SCOPED_TRACE(name.str());
+    SCOPED_TRACE(testing::Message() << c);
     std::vector<Memory> memory = operands(c);
     const Errors before = errors(c, memory, run(c, without_tiles(), memory, chunk));
     const Errors after = errors(c, memory, run(c, by_terms(), memory, chunk));
@@ -127,7 +120,7 @@ class AttentionTerms : public testing::Test {
   }
 
   TileMachine machine_;
-  int64_t executed_ = 0, products_ = 0;  // of the last run
+  int64_t products_ = 0;  // of the last run
 };
 
 // Of two heads; units have three panels of queries or more where there are as many.
@@ -247,8 +240,7 @@ TEST_F(AttentionTerms, where_it_is_asked_for) {
   measured.float_attention_gain = 1.3;
   real.processor = &measured;
   EXPECT_TRUE(on_tiles());
-  // Splitting keys and values for few queries takes longer than it saves; rows of short depth are
-  // sums of few terms.
+  // Splitting keys and values for few queries takes longer than it saves; rows of short depth are sums of few terms.
   c.queries = 32;
   EXPECT_FALSE(on_tiles());
   c.queries = 128;

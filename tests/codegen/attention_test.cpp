@@ -4,10 +4,9 @@
 
 #include <array>
 #include <optional>
-#include <random>
-#include <sstream>
 
 #include "codegen/attention_runs.h"
+#include "support/count.h"
 #include "support/tiles.h"
 
 namespace hologram::test {
@@ -23,25 +22,18 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
   virtual std::optional<cpu::Target> other_target() const { return std::nullopt; }
 
   virtual void check(const Case& c, int64_t chunk = 0) {
-    std::ostringstream name;
-    name << c;
-    SCOPED_TRACE(name.str());
+    SCOPED_TRACE(testing::Message() << c);
     atlas::Program p = make_program(c);
     const std::vector<int64_t> syms = c.symbols();
     std::vector<Memory> memory = random_operands(p, syms);
     if (c.score == Score::keep_mask)  // the first row keeps nothing
       std::memset(memory[bias_buffer].data(), 0, static_cast<size_t>(c.keys));
-    auto run = [&](const cpu::Target& on, Memory& out) {
-      std::vector<void*> bufs;
-      for (Memory& m : memory) bufs.push_back(m.data());
-      bufs[out_buffer] = out.data();
-      ASSERT_EQ(Compiled(p, on).run(bufs, syms, chunk), 0);
-      EXPECT_TRUE(out.intact());
-      for (Memory& m : memory) EXPECT_TRUE(m.intact());
-    };
     Memory other(memory[out_buffer].size());
-    if (other_target()) run(*other_target(), other);
-    run(target(), memory[out_buffer]);
+    if (other_target()) {
+      expect_run(Compiled(p, *other_target()), memory, syms, chunk);
+      std::memcpy(other.data(), memory[out_buffer].data(), other.size());
+    }
+    expect_run(Compiled(p, target()), memory, syms, chunk);
     compare(c, memory, other_target() ? &other : nullptr);
   }
 
@@ -74,58 +66,35 @@ class BriefAttention : public testing::TestWithParam<cpu::Isa> {
   }
 };
 
-std::vector<char> bits_on(cpu::Isa isa, const Case& c) {
-  atlas::Program p = make_program(c);
-  std::vector<Memory> memory = random_operands(p, {});
-  std::vector<void*> bufs;
-  for (Memory& m : memory) bufs.push_back(m.data());
-  EXPECT_EQ(Compiled(p, cpu::generic_target(isa)).run(bufs, {}), 0);
+std::vector<char> bits_on(cpu::Isa isa, const atlas::Program& p, std::vector<Memory> memory) {
+  expect_run(Compiled(p, cpu::generic_target(isa)), memory, {});
   const char* out = memory[out_buffer].data();
   return {out, out + memory[out_buffer].size()};
 }
 
-// Sums with lanes along the depth have as many partials everywhere, so no bit depends on the ISA.
-TEST(AttentionBits, few_queries_give_the_same_on_every_instruction_set) {
-  Case c{1, 3, 3, 2, 333, 96, 96};
-  std::vector<char> first = bits_on(runnable_isas().front(), c);
-  for (cpu::Isa isa : runnable_isas()) EXPECT_EQ(bits_on(isa, c), first) << name_of(isa);
-}
-
-// Nor on the panels and tiles that an instruction set has.
-TEST(AttentionBits, queries_in_lanes_give_the_same_on_every_instruction_set) {
-  for (auto [depth, values] : {std::pair<int64_t, int64_t>{64, 64}, {80, 80}, {24, 40}}) {
-    Case c{1, 2, 2, 70, 333, depth, values};
-    std::vector<char> first = bits_on(runnable_isas().front(), c);
-    for (cpu::Isa isa : runnable_isas()) EXPECT_EQ(bits_on(isa, c), first) << name_of(isa) << ' ' << values;
+// Sums with lanes along the depth, of few queries, have as many partials everywhere, so no bit depends on the ISA; nor do those
+// of queries in lanes on the panels and tiles that it has.
+TEST(AttentionBits, are_the_same_on_every_instruction_set) {
+  for (const Case& c :
+       {Case{1, 3, 3, 2, 333, 96, 96}, {1, 2, 2, 70, 333, 64, 64}, {1, 2, 2, 70, 333, 80, 80}, {1, 2, 2, 70, 333, 24, 40}}) {
+    const atlas::Program p = make_program(c);
+    const std::vector<char> first = bits_on(runnable_isas().front(), p, random_operands(p, {}));
+    for (cpu::Isa isa : runnable_isas()) EXPECT_EQ(bits_on(isa, p, random_operands(p, {})), first) << name_of(isa) << ' ' << c;
   }
 }
 
 // Of a cache that a mask hides the end of, with NaN there or without, the bits of the results.
 std::vector<char> bits_of_cache(cpu::Isa isa, const Case& c, int64_t seen, bool poisoned) {
-  atlas::Program p = make_program(c);
-  std::mt19937_64 random(7);
-  std::normal_distribution<double> normal;
+  const atlas::Program p = make_program(c);
+  std::vector<Memory> memory = random_operands(p, {});
   const auto size = static_cast<size_t>(size_of(c.dtype));
-  std::vector<Memory> memory;
-  std::vector<void*> bufs;
-  for (size_t b = 0; b < p.buffers.size(); ++b) {
-    const auto count = static_cast<size_t>(p.buffers[b].extent.eval({}));
-    memory.emplace_back(count * (b == bias_buffer ? 1 : size));
-    for (int64_t i = 0; i < static_cast<int64_t>(count) && b != out_buffer; ++i) {
-      const int64_t key = i / c.depth % c.keys;
-      const bool hidden = (b == k_buffer || b == v_buffer) && key >= (seen + 15) / 16 * 16;
-      const double x = normal(random);
-      // The last row sees all of them, those before it fewer.
-      uint64_t bits = ir::bits_of(c.dtype, hidden && poisoned ? NAN : x);
-      if (b == bias_buffer) bits = i % c.keys < seen - 20 * (c.queries - 1 - i / c.keys);
-      std::memcpy(memory.back().data() + static_cast<size_t>(i) * (b == bias_buffer ? 1 : size),
-                  &bits, b == bias_buffer ? 1 : size);
-    }
-  }
-  for (Memory& m : memory) bufs.push_back(m.data());
-  EXPECT_EQ(Compiled(p, cpu::generic_target(isa)).run(bufs, {}), 0);
-  const char* out = memory[out_buffer].data();
-  return {out, out + memory[out_buffer].size()};
+  const uint64_t nan = ir::bits_of(c.dtype, NAN);
+  for (size_t b : {k_buffer, v_buffer})
+    for (size_t i = 0; poisoned && i < memory[b].size() / size; ++i)
+      if (static_cast<int64_t>(i) / c.depth % c.keys >= (seen + 15) / 16 * 16) std::memcpy(memory[b].data() + i * size, &nan, size);
+  // The last row sees all of them, those before it fewer.
+  for (int64_t i = 0; i < c.queries * c.keys; ++i) memory[bias_buffer].data()[i] = i % c.keys < seen - 20 * (c.queries - 1 - i / c.keys);
+  return bits_on(isa, p, std::move(memory));
 }
 
 TEST(AttentionBits, keys_that_a_mask_hides_from_few_queries_are_not_read) {
@@ -158,8 +127,7 @@ TEST_P(AttentionDots, sizes_masks_and_layouts) {
 
 TEST_P(AttentionDots, causal_and_symbolic) { check_causal_and_symbolic(); }
 
-// A row of odd depth is no whole number of words; the bits of `reproducible` are the
-// multiply-adds'.
+// A row of odd depth is no whole number of words; the bits of `reproducible` are the multiply-adds'.
 TEST_P(AttentionDots, where_the_instruction_is_used) {
   Case c{1, 2, 2, 40, 50, 32, 32, false, Score::plain, DType::bf16};
   auto uses = [&](const atlas::Program& p) { return cpu::dump_asm(p, target()).find("vdpbf16ps") != std::string::npos; };
@@ -236,10 +204,7 @@ TEST_P(AttentionTiles, instructions) {
   auto count = [&](const Case& c, const char* word, bool reproducible = false) {
     atlas::Program p = make_program(c);
     p.attention().reproducible = reproducible;
-    const std::string text = cpu::dump_asm(p, real);
-    int n = 0;
-    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++n;
-    return n;
+    return count_of(cpu::dump_asm(p, real), word);
   };
   Case c{2, 4, 4, 128, 128, 64, 64, false, Score::plain, DType::bf16};
   EXPECT_EQ(count(c, "tdpbf16ps"), 2 * (4 + 2));  // a kernel each of one tile of rows and of two
@@ -332,8 +297,7 @@ TEST(AttentionCode, exponentials_are_scaled_and_masks_read_in_vectors) {
   };
   auto count = [](const std::string& text, std::initializer_list<const char*> words) {
     int n = 0;
-    for (const char* word : words)
-      for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++n;
+    for (const char* word : words) n += count_of(text, word);
     return n;
   };
   auto shuffles = [&](const std::string& text) { return count(text, {"vshuf", "vpermt2", "vpermi2", "vpunpck", "vunpck"}); };

@@ -1,5 +1,4 @@
-// tests/codegen/differential.h: runs a program on the interpreter and on instruction sets and
-// compares all bytes.
+// tests/codegen/differential.h: runs a program on the interpreter and on instruction sets and compares all bytes.
 #pragma once
 
 #include "codegen/run_kernel.h"

@@ -13,6 +13,7 @@
 #include "backend/cpu/compile.h"
 #include "backend/cpu/products/plan.h"
 #include "codegen/run_kernel.h"
+#include "support/count.h"
 
 namespace hologram::test::digits {
 namespace {
@@ -82,15 +83,13 @@ class Digits : public testing::TestWithParam<cpu::Isa> {
     if (!target_.i8_dots) GTEST_SKIP() << "no dot instructions";
   }
 
-  // The rows as `edit` leaves whole ones from -99 to 99, and what compiled code and the interpreter
-  // make of them. Scales are whole too.
+  // The rows as `edit` leaves whole ones from -99 to 99, and what compiled code and the interpreter make of them. Scales are whole too.
   void run(const DigitCase& c, const std::function<void(float*)>& edit = nullptr) {
     const atlas::Program p = make_program(c);
     ASSERT_TRUE(cpu::plan_digit_product(p, target_));
     std::vector<int64_t> syms;
     if (c.symbolic) syms = {c.m};
     std::mt19937_64 random(5);
-    std::vector<void*> bufs;
     memory_.clear();
     for (const atlas::Buffer& b : p.buffers) memory_.emplace_back(static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype)));
     auto draw = [&](float* to, size_t count, int low, int high) {
@@ -99,13 +98,9 @@ class Digits : public testing::TestWithParam<cpu::Isa> {
     for (size_t i : {0, 2, 3}) draw(memory_[i].as<float>(), memory_[i].size() / 4, i == 0 ? -99 : 1, i == 0 ? 99 : 3);
     for (size_t i = 0; i < memory_[1].size(); ++i) memory_[1].data()[i] = static_cast<char>(random());
     if (edit) edit(memory_[0].as<float>());
-    for (Memory& m : memory_) bufs.push_back(m.data());
-    expected_.assign(memory_[4].size() / 4, 0);
-    std::vector<void*> reference = bufs;
-    reference[4] = expected_.data();
-    interp::run(p, reference.data(), syms.data(), nullptr);
-    ASSERT_EQ(Compiled(p, target_).run(bufs, syms, 1), 0);
-    for (Memory& m : memory_) EXPECT_TRUE(m.intact());
+    Memory wanted = interpreted(p, memory_, syms);
+    expected_.assign(wanted.as<float>(), wanted.as<float>() + wanted.size() / 4);
+    expect_run(Compiled(p, target_), memory_, syms, 1);
     got_ = memory_[4].as<float>();
   }
 
@@ -185,12 +180,7 @@ TEST_P(Digits, infinities_and_overflow) {
 
 // Weights by four loads, scales and what the epilogue reads of four lines each at AVX-512.
 TEST_P(Digits, few_rows_fetch_scales_and_weights_ahead) {
-  auto fetches = [&](int64_t m) {
-    const std::string text = cpu::dump_asm(make_program({m, 128, 128, 64}), target_);
-    int count = 0;
-    for (size_t at = 0; (at = text.find("prefetcht0", at)) != std::string::npos; ++at) ++count;
-    return count;
-  };
+  auto fetches = [&](int64_t m) { return count_of(cpu::dump_asm(make_program({m, 128, 128, 64}), target_), "prefetcht0"); };
   EXPECT_GE(fetches(1), 4 + target_.vector_bytes / 16);
   EXPECT_EQ(fetches(70), 0);
 }

@@ -110,12 +110,11 @@ class Neon : public testing::Test {
 };
 
 TEST_F(Neon, ElementWiseOpsAndConversions) {
-  atlas::Program p;
-  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
   Expr n(2003);
-  Expr i = add_axes(p.loop(), {n}, {})[0];
-  p.loop().lane_axis = 0;
-  BodyBuilder b(p.loop().stages[0].body);
+  Points points({n});
+  atlas::Program& p = points.p;
+  const Expr& i = points.i[0];
+  BodyBuilder b = points.body();
   auto input = [&](DType t) {
     p.buffers.push_back({t, Access::read, n});
     return b.load(static_cast<int>(p.buffers.size()) - 1, t, i);

@@ -11,16 +11,13 @@
 namespace hologram::test {
 namespace {
 
-atlas::Program scale(DType t, int64_t n) {
-  atlas::Program p;
-  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  Expr i = add_axes(p.loop(), {Expr(n)}, {})[0];
-  p.loop().lane_axis = 0;
-  p.buffers = {{t, Access::read, Expr(n)}, {t, Access::write, Expr(n)}};
-  BodyBuilder b(p.loop().stages[0].body);
-  Val x = b.load(0, t, i);
-  b.store(1, i, b.mul(b.op(ir::Op::exp, x), x));
-  return p;
+atlas::Program scale(DType type, int64_t n) {
+  Points t({Expr(n)});
+  t.p.buffers = {{type, Access::read, Expr(n)}, {type, Access::write, Expr(n)}};
+  BodyBuilder b = t.body();
+  Val x = b.load(0, type, t.i[0]);
+  b.store(1, t.i[0], b.mul(b.op(ir::Op::exp, x), x));
+  return t.p;
 }
 
 TEST(Object, HasOneFunctionAndNeedsNothing) {
@@ -80,17 +77,13 @@ TEST(Object, DamagedObjectsAreRefused) {
 
 // A stored kernel brings its launch along: it is loaded without a plan of its program.
 TEST(Object, AreStoredWithTheirLaunch) {
-  atlas::Program p;
-  p.num_symbols = 2;
-  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
   const Expr n = min(Expr::symbol(0), Expr(77)) * Expr::symbol(1);
-  Expr i = add_axes(p.loop(), {n}, {})[0];
-  p.loop().lane_axis = 0;
-  p.buffers = {{DType::f32, Access::write, n}};
-  BodyBuilder b(p.loop().stages[0].body);
-  b.store(0, i, b.number(DType::f32, 1));
-  const cpu::Object object = cpu::compile(p, cpu::host_target());
-  const cpu::Launch launch = cpu::launch_of(p, cpu::host_target());
+  Points t({n}, 2);
+  t.p.buffers = {{DType::f32, Access::write, n}};
+  BodyBuilder b = t.body();
+  b.store(0, t.i[0], b.number(DType::f32, 1));
+  const cpu::Object object = cpu::compile(t.p, cpu::host_target());
+  const cpu::Launch launch = cpu::launch_of(t.p, cpu::host_target());
   const std::string stored = cpu::to_stored(object);
   const cpu::StoredObject read = cpu::from_stored(stored, 2);
   EXPECT_EQ(read.code, object.code);

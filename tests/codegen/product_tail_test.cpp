@@ -2,74 +2,37 @@
 // interpreter and against kernels of their own, bit by bit.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-#include <random>
-
 #include "codegen/product_tails.h"
 #include "codegen/run_kernel.h"
-#include "ir/scalar.h"
 
 namespace hologram::test {
 namespace {
 
 using namespace product_tails;
 
-void fill(Memory& m, DType t, std::mt19937_64& random) {
-  std::normal_distribution<double> normal;
-  auto size = static_cast<size_t>(size_of(t));
-  for (size_t i = 0; i < m.size() / size; ++i) {
-    uint64_t bits = is_float(t) ? ir::bits_of(t, normal(random)) : random() % 17;
-    std::memcpy(m.data() + i * size, &bits, size);
-  }
-}
-
-using Buffers = std::vector<std::unique_ptr<Memory>>;
-
-Buffers filled(const atlas::Program& p, const std::vector<int64_t>& syms) {
-  std::mt19937_64 random(11);
-  Buffers out;
-  for (const atlas::Buffer& b : p.buffers) {
-    if (b.access == Access::scratch) continue;
-    out.push_back(std::make_unique<Memory>(static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype))));
-    fill(*out.back(), b.dtype, random);
-  }
-  return out;
-}
-
-std::vector<void*> addresses(const Buffers& buffers) {
-  std::vector<void*> out;
-  for (const auto& m : buffers) out.push_back(m->data());
-  return out;
-}
-
 class ProductTail : public testing::TestWithParam<cpu::Isa> {
  protected:
   cpu::Target target() const { return cpu::generic_target(GetParam()); }
 
   void check(const Case& c, int64_t chunk = 0) { check(c, chunk, target()); }
-
   void check(const Case& c, int64_t chunk, const cpu::Target& target) {
-    std::ostringstream name;
-    name << c;
-    SCOPED_TRACE(name.str());
+    SCOPED_TRACE(testing::Message() << c);
     std::vector<int64_t> syms;
     if (c.symbolic) syms = {c.m, c.n, c.k};
     atlas::Program fused = make_program(c, cpu::panel_width(target, c.operand), cpu::panel_group(target, c.operand, c.acc));
     atlas::verify(fused);
-    Buffers got = filled(fused, syms), wanted = filled(fused, syms), apart = filled(fused, syms);
-    ASSERT_EQ(Compiled(fused, target).run(addresses(got), syms, chunk), 0);
-    for (const auto& m : got) EXPECT_TRUE(m->intact());
+    std::vector<Memory> got = random_operands(fused, syms), wanted = random_operands(fused, syms), apart = random_operands(fused, syms);
+    expect_run(Compiled(fused, target), got, syms, chunk);
     atlas::Program expanded = fused, product = fused, loop = fused;
     atlas::expand_math(expanded);
     interp::run(expanded, addresses(wanted).data(), syms.data(), nullptr);
     product.product().tail = {};
     loop.block = fused.product().tail;
-    ASSERT_EQ(Compiled(product, target).run(addresses(apart), syms), 0);
-    ASSERT_EQ(Compiled(loop, target).run(addresses(apart), syms), 0);
+    expect_run(Compiled(product, target), apart, syms);
+    expect_run(Compiled(loop, target), apart, syms);
     for (size_t b = 0; b < got.size(); ++b) {
-      EXPECT_EQ(std::memcmp(got[b]->data(), apart[b]->data(), got[b]->size()), 0) << "buffer " << b << " beside kernels of their own";
-      EXPECT_EQ(std::memcmp(got[b]->data(), wanted[b]->data(), got[b]->size()), 0) << "buffer " << b << " beside the interpreter";
+      EXPECT_EQ(std::memcmp(got[b].data(), apart[b].data(), got[b].size()), 0) << "buffer " << b << " beside kernels of their own";
+      EXPECT_EQ(std::memcmp(got[b].data(), wanted[b].data(), got[b].size()), 0) << "buffer " << b << " beside the interpreter";
     }
   }
 };

@@ -3,7 +3,7 @@
 
 #include <ostream>
 
-#include "atlas/builder.h"
+#include "codegen/products.h"
 
 namespace hologram::test::product_tails {
 
@@ -31,11 +31,11 @@ inline std::ostream& operator<<(std::ostream& out, const Case& c) {
              << static_cast<int>(c.follows);
 }
 
-inline constexpr int lhs_buffer = 0, rhs_buffer = 1, bias_buffer = 2, residual_buffer = 3, kept_buffer = 4, out_buffer = 5,
-                     scratch_buffer = 6;
+using products::bias_buffer, products::residual_buffer;
+inline constexpr int kept_buffer = 4, out_buffer = 5, scratch_buffer = 6;
 
 struct Axes {
-  Expr batch, m, n, k, ib, im, in;
+  Expr m, n, ib, im, in;
 };
 
 inline atlas::Stage& stage(atlas::Program& p, StageKind kind) {
@@ -100,45 +100,29 @@ inline void add_largest(atlas::Program& p, const Case& c, const Expr& at, const 
 
 // epilogue: + bias (and a residual where the type is the sums'), stored; then what follows.
 inline atlas::Program make_program(const Case& c, int panel, int group) {
-  Axes a;
-  a.batch = c.batch ? Expr(c.batch) : Expr(1);
-  a.m = c.symbolic ? Expr::symbol(0) : Expr(c.m);
-  a.n = c.symbolic ? Expr::symbol(1) : Expr(c.n);
-  a.k = c.symbolic ? Expr::symbol(2) : Expr(c.k);
-  atlas::Program p;
-  p.num_symbols = c.symbolic ? 3 : 0;
-  Expr packed = a.batch * ceil_div(a.n, panel) * ceil_div(a.k, group) * Expr(panel * group);
-  p.buffers = {{c.operand, Access::read, a.batch * a.m * a.k},
-               {c.operand, Access::read, c.packed ? packed : a.batch * a.k * a.n},
-               {c.acc, Access::read, a.n},
-               {c.acc, Access::read, a.batch * a.m * a.n},
-               {c.kept, Access::read_write, a.batch * a.m * a.n},
-               {c.kept, Access::write, a.batch * a.m * a.n}};
+  atlas::Program p = products::make_program({.m = c.m,
+                                             .n = c.n,
+                                             .k = c.k,
+                                             .batch = c.batch,
+                                             .operand = c.operand,
+                                             .acc = c.acc,
+                                             .lhs_transposed = c.lhs_transposed,
+                                             .rhs_transposed = c.rhs_transposed,
+                                             .packed = c.packed,
+                                             .symbolic = c.symbolic,
+                                             .reproducible = c.reproducible},
+                                            panel, group);
+  atlas::ProductBlock& b = p.product();
+  const int r = b.batch_rank;
+  auto axis = [&](int k) { return Expr::axis(k, b.axes[static_cast<size_t>(k)].extent); };
+  const Axes a{b.axes[static_cast<size_t>(r)].extent, b.axes[static_cast<size_t>(r) + 1].extent, r ? axis(0) : Expr(0), axis(r),
+               axis(r + 1)};
+  p.buffers[kept_buffer].dtype = c.kept;
+  p.buffers.push_back(p.buffers[kept_buffer]);
+  p.buffers[kept_buffer].access = Access::read_write;
   if (c.follows == Follows::softmax) p.buffers.push_back({compute_type(c.kept), Access::scratch, a.n});
-  atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
-  if (c.batch) b.axes.push_back({AxisKind::parallel, a.batch});
-  b.batch_rank = c.batch ? 1 : 0;
-  b.axes.push_back({AxisKind::parallel, a.m});
-  b.axes.push_back({AxisKind::parallel, a.n});
-  b.axes.push_back({AxisKind::row, a.k});
-  b.operand_type = c.operand;
-  b.reproducible = c.reproducible;
-  b.acc_type = c.acc;
-  int r = b.batch_rank;
-  a.ib = c.batch ? Expr::axis(0, a.batch) : Expr(0);
-  a.im = Expr::axis(r, a.m);
-  a.in = Expr::axis(r + 1, a.n);
-  Expr ik = Expr::axis(r + 2, a.k);
-  BodyBuilder lhs(b.lhs);
-  lhs.load(lhs_buffer, c.operand, a.ib * a.m * a.k + (c.lhs_transposed ? ik * a.m + a.im : a.im * a.k + ik));
-  if (c.packed) {
-    b.packed_rhs = rhs_buffer;
-    b.panel_width = panel;
-    b.panel_group = group;
-  } else {
-    BodyBuilder(b.rhs).load(rhs_buffer, c.operand, a.ib * a.k * a.n + (c.rhs_transposed ? a.in * a.k + ik : ik * a.n + a.in));
-  }
   Expr at = (a.ib * a.m + a.im) * a.n + a.in;
+  b.epilogue = {};
   BodyBuilder e(b.epilogue);
   Val v = e.add(e.accumulator(0, c.acc), e.load(bias_buffer, c.acc, a.in));
   v = e.add(v, e.load(residual_buffer, c.acc, at));

@@ -3,64 +3,27 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <random>
+#include <span>
 
 #include "backend/cpu/products/register_tile.h"
 #include "codegen/products.h"
 #include "codegen/run_kernel.h"
-#include "ir/scalar.h"
+#include "support/count.h"
 
 namespace hologram::test {
 namespace {
 
-using atlas::Access;
-using atlas::AxisKind;
-using atlas::BodyBuilder;
-using atlas::Val;
-
 using namespace products;
-
-template <class T>
-void fill_with(Memory& m, std::mt19937_64& random, auto draw) {
-  auto* p = m.as<T>();
-  for (size_t i = 0; i < m.size() / sizeof(T); ++i) p[i] = static_cast<T>(draw(random));
-}
-
-void fill(Memory& m, DType t, std::mt19937_64& random) {
-  std::normal_distribution<double> normal;
-  auto size = static_cast<size_t>(size_of(t));
-  for (size_t i = 0; i < m.size() / size; ++i) {
-    uint64_t bits = is_float(t) ? ir::bits_of(t, normal(random)) : random();
-    std::memcpy(m.data() + i * size, &bits, size);
-  }
-}
-
-size_t bytes_of(const atlas::Buffer& b, const std::vector<int64_t>& syms) {
-  return static_cast<size_t>(b.extent.eval(syms) * size_of(b.dtype));
-}
 
 // Runs a program natively and in the interpreter on the same data; the last buffer must agree in
 // every bit, or within `bound` times its largest number.
 void expect_same(const atlas::Program& p, const cpu::Target& target, const std::vector<int64_t>& syms, int64_t chunk,
                  void (*edit)(std::vector<Memory>&) = nullptr, double bound = 0) {
-  std::mt19937_64 random(7);
-  std::vector<Memory> memory;
-  std::vector<void*> bufs;
-  for (const atlas::Buffer& b : p.buffers) {
-    memory.emplace_back(bytes_of(b, syms));
-    fill(memory.back(), b.dtype, random);
-  }
+  std::vector<Memory> memory = random_operands(p, syms, 7);
   if (edit) edit(memory);
-  for (Memory& m : memory) bufs.push_back(m.data());
-  size_t out_bytes = memory.back().size();
-  Memory expected(out_bytes);
-  std::vector<void*> reference = bufs;
-  reference.back() = expected.data();
-  interp::run(p, reference.data(), syms.data(), nullptr);
-  Compiled compiled(p, target);
-  ASSERT_EQ(compiled.run(bufs, syms, chunk), 0);
-  for (Memory& m : memory) EXPECT_TRUE(m.intact());
+  Memory expected = interpreted(p, memory, syms);
+  expect_run(Compiled(p, target), memory, syms, chunk);
+  const size_t out_bytes = expected.size();
   DType t = p.buffers.back().dtype;
   auto size = static_cast<size_t>(size_of(t));
   size_t wrong = 0, first = 0;
@@ -85,9 +48,7 @@ class Product : public testing::TestWithParam<cpu::Isa> {
  protected:
   cpu::Target target() const { return cpu::generic_target(GetParam()); }
   void check(const Case& c, int64_t chunk = 0) {
-    std::ostringstream name;
-    name << c;
-    SCOPED_TRACE(name.str());
+    SCOPED_TRACE(testing::Message() << c);
     std::vector<int64_t> syms;
     if (c.symbolic) syms = {c.m, c.n / c.parts, c.k};
     expect_same(make_program(c, cpu::panel_width(target(), c.operand)), target(), syms, chunk);
@@ -119,7 +80,7 @@ TEST(ProductCode, half_a_vector_takes_half_of_the_multiply_adders) {
         cpu::dump_asm(make_program({.m = 1200, .n = n, .k = 144, .packed = true}, 32), cpu::generic_target(cpu::Isa::avx512));
     int found = 0;
     for (size_t at = 0; (at = text.find("vfmadd", at)) != std::string::npos; ++at)
-      found += text.substr(at, text.find('\n', at) - at).find("ymm") != std::string::npos;
+      found += count_of(text.substr(at, text.find('\n', at) - at), "ymm") > 0;
     // One register holds an element of the left operand for both.
     EXPECT_EQ(text.find("vbroadcastss\t%xmm"), std::string::npos);
     return found;
@@ -150,7 +111,7 @@ TEST_P(Product, small_ones_of_every_kind) {
 
 TEST_P(Product, parts_of_the_columns_are_finished_together) {
   for (int64_t parts : {2, 3, 4, 7})
-    for (int64_t m : {1, 2, 3, 5, 12, 30})
+    for (int64_t m : {1, 3, 12, 30})
       for (int64_t part : {5, 64, 75}) check({.m = m, .n = parts * part, .k = 40, .packed = true, .parts = parts});
   for (int64_t m : {1, 50, 170})  // many units, and more rows than are finished at a time
     check({.m = m, .n = 4 * 165, .k = 390, .batch = 2, .packed = true, .tail = Tail::gelu_residual, .parts = 4}, 1);
@@ -197,17 +158,12 @@ TEST_P(Product, epilogues_and_prologues) {
     for (bool prologue : {false, true}) check({.m = 29, .n = 75, .k = 50, .packed = true, .prologue = prologue, .tail = tail});
 }
 
-TEST_P(Product, batches) {
-  for (bool packed : {false, true}) check({.m = 9, .n = 21, .k = 13, .batch = 5, .packed = packed, .tail = Tail::gelu_residual}, 2);
-}
-
 TEST_P(Product, few_rows_and_a_large_matrix_in_place) {
   const std::array<int64_t, 3> sizes[] = {{1, 1030, 40}, {2, 90, 800}, {3, 200, 391}, {4, 2100, 33}, {1, 70, 1200}};
   for (auto [m, n, k] : sizes)
-    for (bool lhs_t : {false, true})
-      for (Tail tail : {Tail::store, Tail::gelu_residual})
-        for (bool rhs_t : {false, true})
-          check({.m = m, .n = n, .k = k, .batch = 2, .lhs_transposed = lhs_t, .rhs_transposed = rhs_t, .tail = tail}, 1);
+    for (Tail tail : {Tail::store, Tail::gelu_residual})
+      for (bool rhs_t : {false, true})
+        check({.m = m, .n = n, .k = k, .batch = 2, .lhs_transposed = tail == Tail::store, .rhs_transposed = rhs_t, .tail = tail}, 1);
   check({.m = 1, .n = 50, .k = 1152, .rhs_transposed = true});
   for (auto [n, k] : {std::pair{5, 3}, {1030, 390}, {17, 0}})
     check({.m = 2, .n = n, .k = k, .symbolic = true, .known_rows = true, .tail = Tail::bias});
@@ -292,17 +248,12 @@ TEST(ProductUnits, long_sums_are_shared_by_rows_or_columns) {
 }
 
 TEST_P(Product, infinities_and_nan_stay_in_their_rows_and_columns) {
-  Case c{.m = 20, .n = 40, .k = 9};
-  expect_same(make_program(c, 0), target(), {}, 0, [](std::vector<Memory>& m) {
+  expect_same(make_program({.m = 20, .n = 40, .k = 9}, 0), target(), {}, 0, [](std::vector<Memory>& m) {
     m[lhs_buffer].as<float>()[3 * 9 + 2] = INFINITY;
     m[lhs_buffer].as<float>()[7 * 9 + 1] = NAN;
     m[rhs_buffer].as<float>()[4 * 40 + 39] = -INFINITY;
     m[rhs_buffer].as<float>()[2 * 40 + 5] = 0;
   });
-}
-
-TEST_P(Product, the_split_into_chunks_changes_nothing) {
-  for (int64_t chunk : {1, 3, 1000}) check({.m = 150, .n = 700, .k = 300, .packed = true, .prologue = true, .tail = Tail::bias}, chunk);
 }
 
 // Weights of 8 bits, or of 4 in the halves of a byte, with a scale per column and group of k;
@@ -394,9 +345,7 @@ class Dots : public testing::Test {
     if (!target_.bf16_dots || !target_.i8_dots) GTEST_SKIP() << "no dot instructions";
   }
   void check(const Case& c, int64_t chunk = 0, void (*edit)(std::vector<Memory>&) = nullptr) {
-    std::ostringstream name;
-    name << c;
-    SCOPED_TRACE(name.str());
+    SCOPED_TRACE(testing::Message() << c);
     std::vector<int64_t> syms;
     if (c.symbolic) syms = {c.m, c.n, c.k};
     int group = cpu::panel_group(target_, c.operand, c.acc);
@@ -417,69 +366,41 @@ constexpr DotTypes dot_types[] = {{DType::bf16, DType::f32, false},
                                   {DType::i8, DType::i32, true},
                                   {DType::u8, DType::i32, true}};
 
+Case of(Case c, const DotTypes& types) {
+  c.operand = types.operand, c.acc = types.acc, c.mixed = types.mixed;
+  return c;
+}
+
 TEST_F(Dots, give_the_bits_of_multiply_adds) {
   const std::array<int64_t, 3> sizes[] = {{1, 70, 33}, {3, 200, 64}, {13, 33, 7}, {40, 96, 385}, {100, 75, 1000}, {30, 64, 8}};
-  for (auto [operand, acc, mixed] : dot_types)
+  for (const DotTypes& type : dot_types)
     for (auto [m, n, k] : sizes)
       for (bool packed : {false, true})
         for (bool rhs_t : {false, true})
-          check({.m = m,
-                 .n = n,
-                 .k = k,
-                 .batch = 2,
-                 .operand = operand,
-                 .acc = acc,
-                 .rhs_transposed = rhs_t && !packed,
-                 .packed = packed,
-                 .mixed = mixed,
-                 .tail = Tail::bias},
+          check(of({.m = m, .n = n, .k = k, .batch = 2, .rhs_transposed = rhs_t && !packed, .packed = packed, .tail = Tail::bias}, type),
                 1);
 }
 
 TEST_F(Dots, take_any_operands) {
-  for (auto [operand, acc, mixed] : dot_types)
+  for (const DotTypes& type : dot_types)
     for (bool lhs_t : {false, true}) {
-      check({.m = 29,
-             .n = 50,
-             .k = 45,
-             .operand = operand,
-             .acc = acc,
-             .lhs_transposed = lhs_t,
-             .packed = true,
-             .prologue = true,
-             .mixed = mixed});
+      check(of({.m = 29, .n = 50, .k = 45, .lhs_transposed = lhs_t, .packed = true, .prologue = true}, type));
       for (auto [m, n, k] : {std::array<int64_t, 3>{2, 33, 5}, {29, 50, 46}, {50, 31, 0}})
-        check({.m = m,
-               .n = n,
-               .k = k,
-               .operand = operand,
-               .acc = acc,
-               .lhs_transposed = lhs_t,
-               .packed = lhs_t,
-               .symbolic = true,
-               .mixed = mixed});
+        check(of({.m = m, .n = n, .k = k, .lhs_transposed = lhs_t, .packed = lhs_t, .symbolic = true}, type));
     }
 }
 
 // Rows of windows are copied run by run: none of their elements is read by itself.
 TEST_F(Dots, windows) {
-  for (auto [operand, acc, mixed] : dot_types)
+  for (const DotTypes& type : dot_types)
     for (auto [run, runs] : {std::pair<int64_t, int64_t>{64, 9}, {3, 9}, {21, 7}, {48, 3}, {200, 4}, {4, 25}, {6, 4}})
       for (auto [reproducible, outside] : {std::pair<bool, int64_t>{false, runs / 2}, {false, 0}, {true, runs / 2}, {true, 0}}) {
-        const Case c{.m = 29,
-                     .n = 50,
-                     .k = run * runs,
-                     .batch = 2,
-                     .operand = operand,
-                     .acc = acc,
-                     .packed = true,
-                     .reproducible = reproducible,
-                     .mixed = mixed,
-                     .run = run,
-                     .outside = outside};
+        const Case c = of(
+            {.m = 29, .n = 50, .k = run * runs, .batch = 2, .packed = true, .reproducible = reproducible, .run = run, .outside = outside},
+            type);
         check(c, 1);
         if ((run < 64 && outside) || reproducible) continue;
-        const int group = cpu::panel_group(target_, operand, acc);
+        const int group = cpu::panel_group(target_, c.operand, c.acc);
         const std::string text = cpu::dump_asm(make_program(c, 32, group), target_);
         for (const char* slow : {"vpinsr", "gather"}) EXPECT_EQ(text.find(slow), std::string::npos) << slow;
       }
@@ -493,23 +414,15 @@ TEST_F(Dots, bytes_on_avx2) {
     target_ = target;
     for (int64_t run : {3, 24, 70})
       check({.m = 29, .n = 50, .k = 9 * run, .operand = DType::u8, .acc = DType::i32, .packed = true, .mixed = true, .run = run});
-    for (DType operand : {DType::i8, DType::u8})
-      for (bool mixed : {false, true})
-        for (bool packed : {false, true})
-          for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 33}, {13, 33, 8}, {40, 96, 385}, {29, 50, 0}})
-            for (bool symbolic : {false, true})
-              check({.m = m,
-                     .n = n,
-                     .k = k,
-                     .batch = symbolic ? 0 : 2,
-                     .operand = operand,
-                     .acc = DType::i32,
-                     .rhs_transposed = !packed && !mixed,
-                     .packed = packed,
-                     .symbolic = symbolic,
-                     .mixed = mixed,
-                     .tail = Tail::bias},
-                    1);
+    for (const DotTypes& type : std::span(dot_types).subspan(1))
+      for (bool packed : {false, true})
+        for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 33}, {13, 33, 8}, {40, 96, 385}, {29, 50, 0}})
+          for (bool symbolic : {false, true}) {
+            Case c = of({.m = m, .n = n, .k = k, .packed = packed, .symbolic = symbolic, .tail = Tail::bias}, type);
+            c.batch = symbolic ? 0 : 2;
+            c.rhs_transposed = !packed && !c.mixed;
+            check(c, 1);
+          }
   }
 }
 
@@ -554,8 +467,7 @@ TEST_F(Dots, only_reproducible_products_look_for_tiny_numbers) {
   EXPECT_NE(text(true).find("vfmadd"), std::string::npos);
 }
 
-// Results that are rounded to bfloat16: by the instruction for it where the bits of subnormal
-// numbers are not promised.
+// Results that are rounded to bfloat16: by the instruction for it where the bits of subnormal numbers are not promised.
 TEST_F(Dots, round_their_results) {
   for (bool reproducible : {false, true}) {
     Case c{.m = 41, .n = 96, .k = 50, .operand = DType::bf16, .reproducible = reproducible, .tail = Tail::narrow};
@@ -580,13 +492,6 @@ TEST_F(Dots, round_their_results) {
     for (size_t i = 0; i < 96 * 50; ++i) m[rhs_buffer].as<uint16_t>()[i] = 0x1f00;
     for (size_t i = 0; i < 96; ++i) m[bias_buffer].as<float>()[i] = 0;
   });
-}
-
-// Long epilogues take two rows at a time, and the last one of an odd number alone.
-TEST_P(Product, long_epilogues_of_any_number_of_rows) {
-  for (int64_t m : {1, 2, 13, 31})
-    for (int64_t n : {32, 64, 75})
-      for (bool symbolic : {false, true}) check({.m = m, .n = n, .k = 500, .symbolic = symbolic, .tail = Tail::gelu_residual}, 1);
 }
 
 std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) { return std::string(cpu::name_of(info.param)); }

@@ -25,8 +25,7 @@ struct Case {
        mixed = false;  // the right operand has the other type of bytes
   Tail tail = Tail::store;
   int64_t parts = 1;  // of the n columns
-  // Windows: runs of so many values of k, of which the first `outside` of the first row are 3 (0:
-  // nothing asks).
+  // Windows: runs of so many values of k, of which the first `outside` of the first row are 3 (0: nothing asks).
   int64_t run = 0, outside = 1;
 };
 

@@ -1,11 +1,14 @@
-// tests/codegen/run_kernel.h: compiles a program for an instruction set and runs it in chunks on
-// this machine.
+// tests/codegen/run_kernel.h: compiles a program for an instruction set and runs it in chunks on this machine, on operands drawn for it.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "backend/cpu/load.h"
 #include "backend/cpu/products/panels.h"
 #include "interp/interp.h"
+#include "ir/scalar.h"
 
 namespace hologram::test {
 
@@ -71,8 +75,7 @@ class Compiled {
     made_ = made;
   }
 
-  /// Runs all units in chunks of `chunk` (0: all at once) and returns the status; *errors gets the
-  /// sticky bits.
+  /// Runs all units in chunks of `chunk` (0: all at once) and returns the status; *errors gets the sticky bits.
   int32_t run(const std::vector<void*>& bufs, const std::vector<int64_t>& syms, int64_t chunk = 0, int32_t* errors = nullptr) const {
     atlas::Context context{};
     // As the runtime's: what a kernel notes before its memory stays from chunk to chunk of a run.
@@ -113,5 +116,44 @@ class Compiled {
   };
   std::shared_ptr<const Made> made_;
 };
+
+/// Normal numbers and random bits for every buffer that a program is given; of truth values three in four hold.
+inline std::vector<Memory> random_operands(const atlas::Program& p, const std::vector<int64_t>& symbols, uint64_t seed = 3) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<Memory> memory;
+  for (const atlas::Buffer& b : p.buffers) {
+    if (b.access == atlas::Access::scratch) continue;
+    const auto size = static_cast<size_t>(size_of(b.dtype)), count = static_cast<size_t>(b.extent.eval(symbols));
+    memory.emplace_back(count * size);
+    for (size_t i = 0; i < count; ++i) {
+      uint64_t bits = is_float(b.dtype) ? ir::bits_of(b.dtype, normal(random)) : random();
+      if (b.dtype == DType::b8) bits = bits % 4 != 0;
+      std::memcpy(memory.back().data() + i * size, &bits, size);
+    }
+  }
+  return memory;
+}
+
+inline std::vector<void*> addresses(std::vector<Memory>& memory) {
+  std::vector<void*> out;
+  for (Memory& m : memory) out.push_back(m.data());
+  return out;
+}
+
+/// Runs a kernel on these buffers; nothing around them may be touched.
+inline void expect_run(const Compiled& kernel, std::vector<Memory>& memory, const std::vector<int64_t>& symbols, int64_t chunk = 0) {
+  ASSERT_EQ(kernel.run(addresses(memory), symbols, chunk), 0);
+  for (Memory& m : memory) EXPECT_TRUE(m.intact());
+}
+
+/// What the interpreter leaves in the last buffer.
+inline Memory interpreted(const atlas::Program& p, std::vector<Memory>& memory, const std::vector<int64_t>& symbols) {
+  Memory out(memory.back().size());
+  std::vector<void*> bufs = addresses(memory);
+  bufs.back() = out.data();
+  interp::run(p, bufs.data(), symbols.data(), nullptr);
+  return out;
+}
 
 }  // namespace hologram::test

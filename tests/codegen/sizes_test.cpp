@@ -19,23 +19,6 @@ Program with_sizes(const Program& p, const std::vector<int64_t>& sizes) {
   return atlas::assemble(text);
 }
 
-/// The product of programs.h with its right operand packed in panels of 16 columns.
-Program packed_product(int64_t parts) {
-  Program p = batched_product(DType::f32, DType::f32, DType::f32);
-  p.product().packed_rhs = 1;
-  p.product().panel_width = 16;
-  p.buffers[1].extent = sym(0) * ceil_div(sym(2), 16) * Expr(parts) * sym(3) * Expr(16);
-  if (parts == 1) return p;
-  p.product().parts = static_cast<int>(parts);
-  p.product().axes[2].extent = Expr(parts) * sym(2);
-  p.product().axes.push_back({AxisKind::parallel, sym(2)});
-  p.product().epilogue = {};
-  BodyBuilder unit(p.product().epilogue);
-  Expr b = Expr::axis(0, sym(0)), m = Expr::axis(1, sym(1)), n = Expr::axis(4, sym(2));
-  unit.store(2, (b * sym(1) + m) * sym(2) + n, unit.add(unit.accumulator(0, DType::f32), unit.accumulator(1, DType::f32)));
-  return p;
-}
-
 /// A product whose tail stores one value for each row: the largest, or -inf without columns.
 Program product_with_row_tail() {
   Program p = product_with_tail();
@@ -44,15 +27,6 @@ Program product_with_row_tail() {
   last = {atlas::StageKind::point, {}, {}, {}};
   BodyBuilder b(last.body);
   b.store(3, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)), b.accumulator(0, DType::f32));
-  return p;
-}
-
-Program summing_attention(DType type) {
-  Program p = biased_attention(type, true);
-  DType acc = compute_type(type);
-  p.buffers.push_back({acc, Access::write, sym(0) * sym(1)});
-  BodyBuilder lse(p.attention().lse);
-  lse.store(5, Expr::axis(0, sym(0)) * sym(1) + Expr::axis(1, sym(1)), lse.accumulator(0, acc));
   return p;
 }
 
@@ -126,37 +100,22 @@ void for_each_sizes(int symbols, int at_once, const std::function<void(const std
 
 std::string text(const std::vector<int64_t>& sizes) { return fmt::format("{}", fmt::join(sizes, " ")); }
 
-IsaInputs inputs_of(const Case& c) {
-  IsaInputs inputs;
-  inputs.isas = c.isas;
-  // Attention is the same on every instruction set, but only near the interpreter's.
-  if (c.program.kind() == atlas::BlockKind::attention) inputs.tolerance = 1e-2, inputs.specials = 0;
-  return inputs;
-}
-
-TEST(Sizes, RunTimeSizesOfNoneAndOneGiveTheInterpretersValues) {
-  for (Case& c : cases()) {
-    SCOPED_TRACE(c.name);
-    for_each_sizes(c.program.num_symbols, 2, [&](const std::vector<int64_t>& sizes) {
-      if (!possible(c.program, sizes)) return;
-      SCOPED_TRACE(text(sizes));
-      IsaInputs inputs = inputs_of(c);
-      inputs.symbols = sizes;
-      expect_same_on(c.program, inputs);
-    });
-  }
-}
-
-TEST(Sizes, KnownSizesOfNoneAndOneGiveTheInterpretersValues) {
-  for (Case& c : cases()) {
-    SCOPED_TRACE(c.name);
-    if (c.isas.size() > 2) c.isas = {c.isas.front(), c.isas.back()};
-    for_each_sizes(c.program.num_symbols, 1, [&](const std::vector<int64_t>& sizes) {
-      if (!possible(c.program, sizes)) return;
-      SCOPED_TRACE(text(sizes));
-      expect_same_on(with_sizes(c.program, sizes), inputs_of(c));
-    });
-  }
+TEST(Sizes, OfNoneAndOneGiveTheInterpretersValues) {
+  for (const Case& c : cases())
+    for (bool known : {false, true}) {  // or found at run time
+      SCOPED_TRACE(testing::Message() << c.name << (known ? " of known sizes" : ""));
+      IsaInputs inputs;
+      inputs.isas = c.isas;
+      if (known && c.isas.size() > 2) inputs.isas = {c.isas.front(), c.isas.back()};
+      // Attention is the same on every instruction set, but only near the interpreter's.
+      if (c.program.kind() == atlas::BlockKind::attention) inputs.tolerance = 1e-2, inputs.specials = 0;
+      for_each_sizes(c.program.num_symbols, known ? 1 : 2, [&](const std::vector<int64_t>& sizes) {
+        if (!possible(c.program, sizes)) return;
+        SCOPED_TRACE(text(sizes));
+        if (!known) inputs.symbols = sizes;
+        expect_same_on(known ? with_sizes(c.program, sizes) : c.program, inputs);
+      });
+    }
 }
 
 // Every combination of sizes is planned for every target: no division by one of them goes wrong.

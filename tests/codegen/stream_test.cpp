@@ -1,21 +1,16 @@
 // tests/codegen/stream_test.cpp: large buffers: stores past the caches, fetches ahead, directions.
+#include "atlas/programs.h"
 #include "codegen/differential.h"
+#include "support/count.h"
 
 namespace hologram::test {
 namespace {
 
-using ir::Op;
-
 /// y = gelu(x) or -x over `n` points of buffers of `extent` elements.
-atlas::Program unary(Op op, const Expr& n, const Expr& extent, int symbols) {
-  atlas::Program p;
+Program unary(Op op, const Expr& n, const Expr& extent, int symbols) {
+  Program p = elementwise(op, DType::f32, 1, DType::f32, n);
+  for (atlas::Buffer& b : p.buffers) b.extent = extent;
   p.num_symbols = symbols;
-  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  Expr i = add_axes(p.loop(), {n}, {})[0];
-  p.loop().lane_axis = 0;
-  p.buffers = {{DType::f32, Access::read, extent}, {DType::f32, Access::write, extent}};
-  BodyBuilder b(p.loop().stages[0].body);
-  b.store(1, i, b.op(op, b.load(0, DType::f32, i)));
   return p;
 }
 
@@ -69,33 +64,25 @@ TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
   auto assembly = [](const Expr& n, int symbols) {
     return cpu::dump_asm(unary(Op::gelu, n, n, symbols), cpu::generic_target(cpu::Isa::avx512));
   };
-  auto count = [](const std::string& text, const char* what) {
-    size_t n = 0;
-    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-    return n;
-  };
   std::string small = assembly(Expr(100000), 0), large = assembly(Expr(10000000), 0), any = assembly(Expr::symbol(0), 1);
-  EXPECT_EQ(count(small, "vmovntps") + count(small, "prefetch"), 0u);
+  EXPECT_EQ(count_of(small, "vmovntps") + count_of(small, "prefetch"), 0);
   for (const std::string* text : {&large, &any}) {
-    EXPECT_EQ(count(*text, "vmovntps"), 2u);
-    EXPECT_EQ(count(*text, "prefetcht0"), 2u);
-    EXPECT_EQ(count(*text, "sfence"), 1u);
+    EXPECT_EQ(count_of(*text, "vmovntps"), 2);
+    EXPECT_EQ(count_of(*text, "prefetcht0"), 2);
+    EXPECT_EQ(count_of(*text, "sfence"), 1);
     // the functions appear once in pairs and once for the tail, as without streams
-    EXPECT_EQ(count(*text, "vpermd") + count(*text, "vpermps"), count(small, "vpermd") + count(small, "vpermps"));
+    EXPECT_EQ(count_of(*text, "vpermd") + count_of(*text, "vpermps"), count_of(small, "vpermd") + count_of(small, "vpermps"));
   }
 }
 
 // Each wait empties the processor's buffers: lines of 64 elements must not wait one by one.
 TEST(Stream, ShortLinesWaitForTheirStoresOnce) {
-  atlas::Program p;
-  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  auto at = add_axes(p.loop(), {Expr(200'000), Expr(64)}, {});
-  p.loop().lane_axis = 1;
-  Expr i = at[0] * Expr(64) + at[1], all(200'000 * 64);
-  p.buffers = {{DType::f32, Access::read, all}, {DType::f32, Access::read, Expr(64)}, {DType::f32, Access::write, all}};
-  BodyBuilder b(p.loop().stages[0].body);
-  b.store(2, i, b.mul(b.load(0, DType::f32, i), b.load(1, DType::f32, at[1])));
-  std::string text = cpu::dump_llvm(p, cpu::generic_target(cpu::Isa::avx512));
+  Points t({Expr(200'000), Expr(64)});
+  Expr i = t.i[0] * Expr(64) + t.i[1], all(200'000 * 64);
+  t.p.buffers = {{DType::f32, Access::read, all}, {DType::f32, Access::read, Expr(64)}, {DType::f32, Access::write, all}};
+  BodyBuilder b = t.body();
+  b.store(2, i, b.mul(b.load(0, DType::f32, i), b.load(1, DType::f32, t.i[1])));
+  std::string text = cpu::dump_llvm(t.p, cpu::generic_target(cpu::Isa::avx512));
   size_t wait = text.find("sfence()");
   ASSERT_NE(wait, std::string::npos);
   size_t name = text.find("br label %", wait) + 10;

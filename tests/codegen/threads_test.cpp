@@ -1,45 +1,24 @@
-// tests/codegen/threads_test.cpp: how kernels are cut for 1 to 64 threads, by the launches alone,
-// and that the cuts change no bits.
+// tests/codegen/threads_test.cpp: how kernels are cut for 1 to 64 threads, by the launches alone, and that the cuts change no bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 
-#include "atlas/builder.h"
 #include "backend/cpu/compile.h"
 #include "backend/cpu/cost.h"
 #include "backend/cpu/products/plan.h"
 #include "codegen/attentions.h"
+#include "codegen/products.h"
 #include "codegen/run_kernel.h"
-#include "codegen/winograds.h"
+#include "codegen/winograd_runs.h"
 #include "host/context.h"
-#include "ir/scalar.h"
-#include "support/machine.h"
 #include "support/tiles.h"
 
 namespace hologram::test {
 namespace {
 
-using atlas::Access;
-using atlas::AxisKind;
-using atlas::BodyBuilder;
-
 // out[m, n] = a[m, k] · b[k, n]
-atlas::Program product(int64_t m, int64_t n, int64_t k) {
-  atlas::Program p;
-  p.buffers = {{DType::f32, Access::read, Expr(m * k)}, {DType::f32, Access::read, Expr(k * n)}, {DType::f32, Access::write, Expr(m * n)}};
-  atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
-  b.axes = {{AxisKind::parallel, Expr(m)}, {AxisKind::parallel, Expr(n)}, {AxisKind::row, Expr(k)}};
-  b.operand_type = b.acc_type = DType::f32;
-  Expr im = Expr::axis(0, Expr(m)), in = Expr::axis(1, Expr(n)), ik = Expr::axis(2, Expr(k));
-  BodyBuilder lhs(b.lhs), rhs(b.rhs), e(b.epilogue);
-  lhs.finish(lhs.load(0, DType::f32, im * Expr(k) + ik));
-  rhs.finish(rhs.load(1, DType::f32, ik * Expr(n) + in));
-  e.store(2, im * Expr(n) + in, e.accumulator(0, DType::f32));
-  atlas::verify(p);
-  return p;
-}
+atlas::Program product(int64_t m, int64_t n, int64_t k) { return products::make_program({.m = m, .n = n, .k = k}, 1); }
 
 cpu::Target target_for(int threads, cpu::Isa isa = cpu::Isa::avx512) {
   cpu::Target t = cpu::generic_target(isa);
@@ -69,8 +48,6 @@ Schedule schedule(const atlas::Program& p, int threads, const cpu::Target& targe
   return {total, chunks, most / mean, most * static_cast<double>(work) + static_cast<double>(needed) * host::joining_work};
 }
 
-Schedule schedule(const atlas::Program& p, int threads) { return schedule(p, threads, target_for(threads)); }
-
 using Sizes = std::array<int64_t, 3>;
 // Layers of MiniLM (8 × 128), of a GPT-2-like model (prefill of 128) and squares.
 const Sizes layers[] = {{1024, 384, 384}, {1024, 1536, 384}, {1024, 384, 1536},  {128, 1536, 512},  {128, 512, 512},
@@ -86,47 +63,17 @@ TEST(Threads, classes) {
   EXPECT_EQ(cpu::threads_class(1000), 64);
 }
 
-TEST(Threads, products_are_balanced) {
-  for (auto [m, n, k] : layers) {
-    const atlas::Program p = product(m, n, k);
-    for (int threads : {2, 4, 8, 16}) {
-      const Schedule s = schedule(p, threads);
-      EXPECT_LE(s.balance, 1.16) << m << 'x' << n << 'x' << k << ", " << threads << " threads: " << s.units << " units in " << s.chunks;
-    }
-  }
-}
-
-TEST(Threads, more_of_them_are_never_slower_in_the_model) {
-  for (auto [m, n, k] : layers) {
-    const atlas::Program p = product(m, n, k);
-    double best = schedule(p, 1).picoseconds;
-    for (int threads = 2; threads <= 64; ++threads) {
-      const Schedule s = schedule(p, threads);
-      // A class is cut for its largest number; others may leave threads idle at the end.
-      const double most = cpu::threads_class(threads) == threads ? 1.05 : 1.15;
-      EXPECT_LE(s.picoseconds, most * best) << m << 'x' << n << 'x' << k << ", " << threads << " threads: " << s.units << " units";
-      best = std::min(best, s.picoseconds);
-    }
-  }
-}
-
 // ResNet-18's layers: of one image there are too few tiles for every number of threads.
 TEST(Threads, winograd_products_are_balanced) {
   for (auto [channels, side] : {std::pair<int64_t, int64_t>{64, 56}, {128, 28}, {256, 14}, {512, 7}})
     for (int64_t images : {1, 8}) {
       ir::Graph g;
       winograds::build(g, {images, channels, side, side, channels, 1});
-      schedule::Options options;
-      const PanelMachine machine(32);
-      options.machine = &machine;
-      options.is_static = [](int i) { return i == 1; };
-      const schedule::Plan plan = schedule::make_plan(g, options);
-      const auto p = std::ranges::find_if(plan.programs, [](const atlas::Program& program) {
-        return program.kind() == atlas::BlockKind::product && program.product().winograd;
-      });
-      ASSERT_NE(p, plan.programs.end());
+      const schedule::Plan plan = winograds::plan_for(g, cpu::Isa::avx512);
+      const atlas::Program* p = winograds::winograd_of(plan);
+      ASSERT_NE(p, nullptr);
       for (int threads : {2, 4, 8, 16})
-        EXPECT_LE(schedule(*p, threads).balance, images == 1 ? 1.34 : 1.16)
+        EXPECT_LE(schedule(*p, threads, target_for(threads)).balance, images == 1 ? 1.34 : 1.16)
             << images << 'x' << channels << 'x' << side << ", " << threads << " threads";
     }
 }
@@ -141,8 +88,7 @@ TEST(Threads, smaller_units_do_not_read_the_right_operand_much_more_often) {
   }
 }
 
-// Attention of MiniLM (8 × 128), of prefills with heads of their own and shared, of a long
-// sequence, and of decodes with one query.
+// Attention of MiniLM (8 × 128), of prefills with heads of their own and shared, of a long sequence, and of decodes with one query.
 const attentions::Case attention_cases[] = {
     {8, 12, 12, 128, 128, 32, 32},     {1, 12, 12, 512, 512, 64, 64, true}, {1, 32, 8, 512, 512, 128, 128, true},
     {4, 32, 32, 2048, 2048, 128, 128}, {16, 12, 12, 1, 1024, 64, 64},       {8, 32, 8, 1, 2048, 128, 128},
@@ -156,8 +102,14 @@ struct AttentionPath {
 const AttentionPath attention_paths[] = {
     {"multiply-adds", DType::f32, false}, {"terms", DType::f32, true}, {"dots", DType::bf16, false}, {"tiles", DType::bf16, true}};
 
+// Every product and every attention, and how a number of threads shares it.
 template <class F>
-void for_each_attention(F f) {
+void for_each_program(F f) {
+  for (auto [m, n, k] : layers) {
+    SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k);
+    const atlas::Program p = product(m, n, k);
+    f(1.15, [&](int threads) { return schedule(p, threads, target_for(threads)); });
+  }
   for (attentions::Case c : attention_cases)
     for (const AttentionPath& path : attention_paths) {
       c.dtype = path.dtype;
@@ -166,15 +118,15 @@ void for_each_attention(F f) {
       t.tile_attention = path.tiles;
       SCOPED_TRACE(testing::Message() << c << " by " << path.name);
       const atlas::Program p = attentions::make_program(c);
-      f(p, [&](int threads) {
+      f(1.45, [&](int threads) {
         t.threads = cpu::threads_class(threads);
         return schedule(p, threads, t);
       });
     }
 }
 
-TEST(Threads, attention_is_balanced) {
-  for_each_attention([](const atlas::Program&, auto schedule_for) {
+TEST(Threads, products_are_balanced) {
+  for_each_program([](double, auto schedule_for) {
     for (int threads : {2, 4, 8, 16}) {
       const Schedule s = schedule_for(threads);
       EXPECT_LE(s.balance, 1.16) << threads << " threads: " << s.units << " units in " << s.chunks;
@@ -182,14 +134,14 @@ TEST(Threads, attention_is_balanced) {
   });
 }
 
-// Between two classes units are those of the larger one, some of which the last threads wait for.
-TEST(Threads, more_of_them_are_never_slower_for_attention_in_the_model) {
-  for_each_attention([](const atlas::Program&, auto schedule_for) {
+// A class is cut for its largest number; between two classes some threads wait for the last units, by `between` at most.
+TEST(Threads, more_of_them_are_never_slower_in_the_model) {
+  for_each_program([](double between, auto schedule_for) {
     double best = schedule_for(1).picoseconds;
     for (int threads = 2; threads <= 64; ++threads) {
       const Schedule s = schedule_for(threads);
-      const double most = cpu::threads_class(threads) == threads ? 1.05 : 1.45;
-      EXPECT_LE(s.picoseconds, most * best) << threads << " threads: " << s.units << " units";
+      EXPECT_LE(s.picoseconds, (cpu::threads_class(threads) == threads ? 1.05 : between) * best)
+          << threads << " threads: " << s.units << " units";
       best = std::min(best, s.picoseconds);
     }
   });
@@ -197,28 +149,14 @@ TEST(Threads, more_of_them_are_never_slower_for_attention_in_the_model) {
 
 // The same bits from programs cut for few and for many threads; the last buffer is what they write.
 void expect_one_result(const atlas::Program& p, const cpu::Target& target) {
-  std::mt19937 random(5);
-  std::normal_distribution<float> normal;
-  std::vector<Memory> memory;
-  std::vector<void*> bufs;
-  for (const atlas::Buffer& b : p.buffers) memory.emplace_back(static_cast<size_t>(b.extent.constant_value() * size_of(b.dtype)));
-  for (size_t i = 0; i + 1 < memory.size(); ++i) {
-    const DType type = p.buffers[i].dtype;
-    const auto size = static_cast<size_t>(size_of(type));
-    for (size_t at = 0; at < memory[i].size(); at += size) {
-      const uint64_t bits = ir::bits_of(type, static_cast<double>(normal(random)));
-      std::memcpy(memory[i].data() + at, &bits, size);
-    }
-  }
-  for (Memory& x : memory) bufs.push_back(x.data());
+  std::vector<Memory> memory = random_operands(p, {});
+  Memory& out = memory.back();
   std::vector<char> first;
   for (int threads : {2, 16, 64}) {
     cpu::Target t = target;
     t.threads = cpu::threads_class(threads);
-    Compiled compiled(p, t);
-    Memory& out = memory.back();
     std::memset(out.data(), 0, out.size());
-    ASSERT_EQ(compiled.run(bufs, {}, 1), 0);
+    expect_run(Compiled(p, t), memory, {}, 1);
     std::vector<char> now(out.data(), out.data() + out.size());
     if (first.empty()) first = now;
     EXPECT_TRUE(first == now) << threads << " threads";
@@ -226,10 +164,9 @@ void expect_one_result(const atlas::Program& p, const cpu::Target& target) {
 }
 
 TEST(Threads, cuts_change_no_bits) {
-  const cpu::Isa isa = runnable_isas().back();
   for (auto [m, n, k] : {Sizes{128, 768, 520}, Sizes{3, 4096, 130}, Sizes{200, 300, 40}}) {
     SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k);
-    expect_one_result(product(m, n, k), cpu::generic_target(isa));
+    expect_one_result(product(m, n, k), cpu::generic_target(runnable_isas().back()));
   }
 }
 

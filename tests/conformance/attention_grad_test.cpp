@@ -1,15 +1,12 @@
-// tests/conformance/attention_grad_test.cpp: gradients of 16-bit attention by bounds, on every
-// backend
+// tests/conformance/attention_grad_test.cpp: gradients of 16-bit attention by bounds, on every backend
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
-#include <random>
-#include <sstream>
 
 #include "codegen/attention_grad_sums.h"
+#include "codegen/run_kernel.h"
 #include "conformance/support.h"
-#include "ir/scalar.h"
 
 namespace hologram::test {
 namespace {
@@ -23,37 +20,23 @@ double value_at(DType t, const std::vector<std::byte>& from, int64_t i) {
   return ir::as_double(t, bits);
 }
 
-Buffers ordinary_data(const grads::Case& c, const atlas::Program& p) {
-  std::mt19937_64 random(3);
-  std::normal_distribution<double> normal;
-  Buffers out;
-  for (const atlas::Buffer& b : p.buffers) {
-    const int64_t count = b.extent.eval(c.symbols());
-    const auto size = static_cast<size_t>(size_of(b.dtype));
-    out.emplace_back(static_cast<size_t>(count) * size);
-    for (int64_t i = 0; i < count; ++i) {
-      const uint64_t bits = b.dtype == DType::b8 ? random() % 4 != 0 : ir::bits_of(b.dtype, normal(random));
-      std::memcpy(out.back().data() + static_cast<size_t>(i) * size, &bits, size);
-    }
-  }
-  const float lowest = -INFINITY;  // the second row sees no key
-  if (c.queries > 1) std::memcpy(out[grads::lse_buffer].data() + sizeof lowest, &lowest, sizeof lowest);
-  return out;
-}
-
 // Weights are rounded once, and each result.
 void check_gradients(const grads::Case& c) {
   atlas::Program p = make_program(c);
   atlas::expand_math(p);
-  const Buffers data = ordinary_data(c, p);
+  Buffers data;
+  for (Memory& m : random_operands(p, c.symbols())) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(m.data());
+    data.emplace_back(bytes, bytes + m.size());
+  }
+  const float lowest = -INFINITY;  // the second row sees no key
+  if (c.queries > 1) std::memcpy(data[grads::lse_buffer].data() + sizeof lowest, &lowest, sizeof lowest);
   const auto wanted =
       grads::gradients(c, [&](int buffer, DType t, int64_t i) { return value_at(t, data[static_cast<size_t>(buffer)], i); });
   const double bound = c.dtype == DType::bf16 ? 1.01 / 128 : 1.02 / 1024;
   const bool has[] = {c.dq, c.dk, c.dv};
   for (const std::string& backend : tried_backends()) {
-    std::ostringstream name;
-    name << c << " on " << backend;
-    SCOPED_TRACE(name.str());
+    SCOPED_TRACE(testing::Message() << c << " on " << backend);
     std::string error;
     const Buffers got = run_on(*runtime_of(backend), p, c.symbols(), data, error);
     EXPECT_EQ(error, "");

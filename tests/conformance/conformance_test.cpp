@@ -9,7 +9,6 @@
 #include <fstream>
 #include <map>
 #include <numeric>
-#include <random>
 #include <sstream>
 
 #include "atlas/programs.h"
@@ -123,18 +122,6 @@ const std::vector<Case>& corpus() {
   return *all;
 }
 
-Buffers data_of(const Case& c, const std::vector<int64_t>& symbols, int specials) {
-  std::mt19937_64 random(7);
-  Buffers buffers;
-  for (const atlas::Buffer& b : c.program.buffers) {
-    if (b.access == Access::scratch) continue;
-    const int64_t count = b.extent.eval(symbols);
-    buffers.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
-    fill(reinterpret_cast<char*>(buffers.back().data()), b.dtype, count, random, specials);
-  }
-  return buffers;
-}
-
 // A program of the corpus on a backend: a test of its own, for a run that a fault ends.
 using OnBackend = std::tuple<std::string, size_t>;
 class ConformanceCorpus : public testing::TestWithParam<OnBackend> {};
@@ -150,7 +137,7 @@ TEST_P(ConformanceCorpus, LeavesTheInterpretersBits) {
     if (b.access != Access::scratch) types.push_back(b.dtype);
   for (const std::vector<int64_t>& symbols : c.symbols) {
     SCOPED_TRACE(c.name + " " + testing::PrintToString(symbols));
-    const Buffers data = data_of(c, symbols, promise.specials);
+    const Buffers data = data_for(c.program, symbols, promise.specials);
     std::string expected_error, error;
     const Buffers expected = run_on(*runtime_of("interp"), c.program, symbols, data, expected_error);
     const Buffers got = run_on(*runtime_of(backend), c.program, symbols, data, error);
@@ -206,18 +193,10 @@ std::vector<tile_products::Case> tile_cases() {
 TEST_P(Conformance, ProductsOfTilesLeaveTheInterpretersBits) {
   if (excused(GetParam(), "TileProducts")) GTEST_SKIP() << "has no panels of tiles";
   for (const tile_products::Case& c : tile_cases()) {
-    std::ostringstream name;
-    name << c;
-    SCOPED_TRACE(name.str());
+    SCOPED_TRACE(testing::Message() << c);
     const Program program = tile_products::make_program(c);
     const std::vector<int64_t> symbols = tile_products::symbols_of(c);
-    std::mt19937_64 random(3);
-    Buffers data;
-    for (const atlas::Buffer& b : program.buffers) {
-      const int64_t count = b.extent.eval(symbols);
-      data.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
-      fill(reinterpret_cast<char*>(data.back().data()), b.dtype, count, random, count > 400);
-    }
+    Buffers data = data_for(program, symbols, c.m * c.k > 400);
     tile_products::pack(c, reinterpret_cast<const char*>(data[tile_products::rhs_buffer].data()),
                         reinterpret_cast<char*>(data[tile_products::packed_buffer].data()));
     std::string expected_error, error;
@@ -251,13 +230,7 @@ TEST(Conformance, BitsOfAttentionAreTheSameOnTheDevice) {
   for (const attentions::Case& c :
        {attentions::Case{1, 2, 2, 20, 300, 24, 40, true}, attentions::Case{1, 2, 1, 70, 140, 64, 64, false, Score::full_bias}}) {
     const atlas::Program p = attentions::attention(c, {.log_sums = true, .reproducible = true});
-    std::mt19937_64 random(11);
-    Buffers data;
-    for (const atlas::Buffer& b : p.buffers) {
-      const int64_t count = b.extent.eval({});
-      data.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
-      fill(reinterpret_cast<char*>(data.back().data()), b.dtype, count, random, 0);
-    }
+    const Buffers data = data_for(p, {}, 0);
     std::string error;
     EXPECT_EQ(run_on(*runtime_of("cuda"), p, {}, data, error), run_on(*runtime_of("cpu"), p, {}, data, error));
     EXPECT_EQ(error, "");

@@ -21,15 +21,12 @@ struct Trial {
 Trial trial_of(const atlas::Program& p, const Inputs& inputs, int specials) {
   atlas::verify(p);
   Trial t;
-  std::mt19937_64 random(inputs.seed);
+  t.fresh = data_for(p, inputs.symbols, specials, inputs.seed);
   for (size_t k = 0; k < p.buffers.size(); ++k) {
     const atlas::Buffer& b = p.buffers[k];
     if (b.access == Access::scratch) continue;
-    const int64_t count = b.extent.eval(inputs.symbols);
-    t.fresh.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
-    auto* data = reinterpret_cast<char*>(t.fresh.back().data());
-    fill(data, b.dtype, count, random, specials);
-    if (inputs.prepare) inputs.prepare(static_cast<int>(k), data, count);
+    auto* data = reinterpret_cast<char*>(t.fresh[t.numbers.size()].data());
+    if (inputs.prepare) inputs.prepare(static_cast<int>(k), data, b.extent.eval(inputs.symbols));
     t.numbers.push_back(k);
   }
   t.wanted = run_on(*runtime_of("interp"), p, inputs.symbols, t.fresh, t.error);

@@ -1,34 +1,15 @@
-// tests/conformance/functions_test.cpp: the elementary functions give the interpreter's bits on
-// every backend.
+// tests/conformance/functions_test.cpp: the elementary functions give the interpreter's bits on every backend.
 #include <string>
 
+#include "atlas/programs.h"
 #include "support/differential.h"
 
 namespace hologram::test {
 namespace {
 
-using ir::Op;
-
-// out[i] = op(x[i], y[i]) over pairs of special values, and others at random.
-atlas::Program program_of(Op op, DType type, int64_t n) {
-  atlas::Program p;
-  const Expr i = add_axes(p.loop(), {Expr(n)}, {})[0];
-  p.loop().lane_axis = 0;
-  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  BodyBuilder b(p.loop().stages[0].body);
-  std::vector<Val> args;
-  for (int k = 0; k < ir::info(op).arity; ++k) {
-    p.buffers.push_back({type, Access::read, Expr(n)});
-    args.push_back(b.load(k, type, i));
-  }
-  const Val r = args.size() == 1 ? b.op(op, args[0]) : b.op(op, args[0], args[1]);
-  p.buffers.push_back({r.type, Access::write, Expr(n)});
-  b.store(static_cast<int>(args.size()), i, r);
-  return p;
-}
-
 class Functions : public testing::TestWithParam<DType> {};
 
+// Of pairs of special values, and others at random.
 TEST_P(Functions, OfSpecialValuesAndOthers) {
   const DType type = GetParam();
   const std::vector<uint64_t> special = special_values(type);
@@ -49,7 +30,7 @@ TEST_P(Functions, OfSpecialValuesAndOthers) {
         std::memcpy(to + static_cast<size_t>(e) * size, &special[static_cast<size_t>(at % values)], size);
       }
     };
-    expect_same(program_of(op, type, n), inputs);
+    expect_same(elementwise(op, type, ir::info(op).arity, type, Expr(n)), inputs);
   }
   EXPECT_GT(count, 20);
 }

@@ -1,5 +1,4 @@
-// tests/conformance/graphs_test.cpp: random graphs, planned for each backend's machine, have their
-// values there.
+// tests/conformance/graphs_test.cpp: random graphs, planned for each backend's machine, have their values there.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

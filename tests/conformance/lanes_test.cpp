@@ -1,5 +1,4 @@
-// tests/conformance/lanes_test.cpp: lane programs leave the interpreter's bits and faults on every
-// backend.
+// tests/conformance/lanes_test.cpp: lane programs leave the interpreter's bits and faults on every backend.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -109,8 +108,7 @@ std::vector<uint64_t> boundary_values(DType t) {
   return {0, 1, mask, top, top - 1, 3, 100};
 }
 
-// One instruction on three registers r1, r2, r3 (r4 a u32) with every combination of values; its
-// result goes to buffer 1.
+// One instruction on three registers r1, r2, r3 (r4 a u32) with every combination of values; its result goes to buffer 1.
 void check_values(const std::string& instruction, DType type, DType result) {
   auto values = boundary_values(type);
   std::string text = fmt::format(
@@ -195,9 +193,9 @@ TEST(Lanes, Comparisons) {
   };
   constexpr std::array<int, 2> pairs[] = {{1, 2}, {2, 2}, {2, 1}, {-1, 1}};
   std::string text = "mov_imm.i32 r10, 1\nmov_imm.i32 r11, 0\n";
-  for (const Row& row : {Row{"eq", {0, 1, 0, 0}}, Row{"ne", {1, 0, 1, 1}}, Row{"lt", {1, 0, 0, 1}}, Row{"le", {1, 1, 0, 1}},
-                         Row{"gt", {0, 0, 1, 0}}, Row{"ge", {0, 1, 1, 0}}, Row{"ltu", {1, 0, 0, 0}}, Row{"leu", {1, 1, 0, 0}},
-                         Row{"gtu", {0, 0, 1, 1}}, Row{"geu", {0, 1, 1, 1}}})
+  for (const Row& row :
+       {Row{"eq", {0, 1, 0, 0}}, Row{"ne", {1, 0, 1, 1}}, Row{"lt", {1, 0, 0, 1}}, Row{"le", {1, 1, 0, 1}}, Row{"gt", {0, 0, 1, 0}},
+        Row{"ge", {0, 1, 1, 0}}, Row{"ltu", {1, 0, 0, 0}}, Row{"leu", {1, 1, 0, 0}}, Row{"gtu", {0, 0, 1, 1}}, Row{"geu", {0, 1, 1, 1}}})
     for (size_t k = 0; k < 4; ++k)  // what is not so divides by zero
       text += fmt::format("mov_imm.i32 r1, {}\nmov_imm.i32 r2, {}\nset{}.i32 p1, r1, r2\nsel.i32 r3, p1, r{}\ndiv.i32 r0, r10, r3\n",
                           pairs[k][0], pairs[k][1], row.name, row.holds[k] ? "10, r11" : "11, r10");
@@ -259,17 +257,17 @@ TEST(Lanes, Faults) {
 }
 
 TEST(Lanes, CornersOfTheBoundaryPool) {
-  for (const auto& [place, wanted] : std::vector<std::pair<std::string, std::string>>{
-           {"Φ(0, 0, 0)", ""},
-           {"phi(95, 47, 248)", ""},
-           {"Φ(95, 47, 249)", "BufferOutOfBounds"},
-           {"Φ(96, 0, 0)", "InvalidClassIndex"},
-           {"Φ(0, 48, 0)", "InvalidBoundaryCoordinates"},
-           {"buf0 + 1179640", ""},
-           {"buf0 + 1179641", "BufferOutOfBounds"},
-           {fmt::format("buf{} + 12280", class_handle(95)), ""},
-           {fmt::format("buf{} + 12281", class_handle(0)), "BufferOutOfBounds"},
-           {fmt::format("buf{}", class_handle(0) - 1), "InvalidBufferHandle"}}) {
+  for (const auto& [place, wanted] :
+       std::vector<std::pair<std::string, std::string>>{{"Φ(0, 0, 0)", ""},
+                                                        {"phi(95, 47, 248)", ""},
+                                                        {"Φ(95, 47, 249)", "BufferOutOfBounds"},
+                                                        {"Φ(96, 0, 0)", "InvalidClassIndex"},
+                                                        {"Φ(0, 48, 0)", "InvalidBoundaryCoordinates"},
+                                                        {"buf0 + 1179640", ""},
+                                                        {"buf0 + 1179641", "BufferOutOfBounds"},
+                                                        {fmt::format("buf{} + 12280", class_handle(95)), ""},
+                                                        {fmt::format("buf{} + 12281", class_handle(0)), "BufferOutOfBounds"},
+                                                        {fmt::format("buf{}", class_handle(0) - 1), "InvalidBufferHandle"}}) {
     const std::string text = fmt::format("mov_imm.u64 r0, 7\nstg.u64 [{}], r0\n", place);
     const std::string fault = expect_same(text, {}, {std::vector<uint64_t>(1)}, true);
     EXPECT_EQ(fault.substr(0, fault.find(':')), wanted) << place;

@@ -9,6 +9,7 @@
 #include "backend/registry.h"
 #include "base/error.h"
 #include "runtime/run_program.h"
+#include "support/differential.h"
 #include "support/tiles.h"
 
 namespace hologram::test {
@@ -113,6 +114,18 @@ const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend) {
   return at->second;
 }
 
+Buffers data_for(const atlas::Program& program, const std::vector<int64_t>& symbols, int specials, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Buffers buffers;
+  for (const atlas::Buffer& b : program.buffers) {
+    if (b.access == atlas::Access::scratch) continue;
+    const int64_t count = b.extent.eval(symbols);
+    buffers.emplace_back(static_cast<size_t>(count * size_of(b.dtype)));
+    fill(reinterpret_cast<char*>(buffers.back().data()), b.dtype, count, random, specials);
+  }
+  return buffers;
+}
+
 Buffers run_on(runtime::Runtime& runtime, const atlas::Program& program, const std::vector<int64_t>& symbols, Buffers buffers,
                std::string& error) {
   std::vector<runtime::Bytes> spans(buffers.begin(), buffers.end());
@@ -143,9 +156,8 @@ Promise promise_on(std::string_view backend, const atlas::Program& program, int 
   if (program.kind() == atlas::BlockKind::attention) return {0, 1e-5};
   if (backend == "webgpu") return promise_on_webgpu(program, specials);
   if (program.kind() != atlas::BlockKind::product || program.product().reproducible) return {specials, 0};
-  // Tensor cores add in an order of their own and cut sums towards zero: a result may round to a
-  // neighbour of its 16-bit type, and products of float32 by terms have other roundings than
-  // chains, as small beside the sum of |x||y|: numbers that cancel may leave others.
+  // Tensor cores add in an order of their own and cut sums towards zero: a result may round to a neighbour of its 16-bit type, and products
+  // of float32 by terms have other roundings than chains, as small beside the sum of |x||y|: numbers that cancel may leave others.
   if (backend == "cuda") {
     const DType t = program.product().operand_type;
     if (t == DType::bf16 || t == DType::f16) return {0, 0x1p-6};

@@ -21,6 +21,9 @@ const std::vector<std::string>& tried_backends();
 /// its drivers take a tenth of a second for a kernel.
 const std::vector<std::string>& corpus_backends();
 
+/// Memory for what a program is given, filled as tests/support/differential.h fills it.
+Buffers data_for(const atlas::Program& program, const std::vector<int64_t>& symbols, int specials, uint64_t seed = 7);
+
 /// A runtime on this backend, shared by the tests of the process.
 const std::shared_ptr<runtime::Runtime>& runtime_of(std::string_view backend);
 
@@ -36,8 +39,7 @@ struct Promise {
 /// `specials` where every bit is promised.
 Promise promise_on(std::string_view backend, const atlas::Program& program, int specials);
 
-/// Whether the backend may leave out a program of the corpus, or the programs of a test
-/// ("Loop.Scan").
+/// Whether the backend may leave out a program of the corpus, or the programs of a test ("Loop.Scan").
 bool excused(std::string_view backend, const std::string& name);
 
 }  // namespace hologram::test

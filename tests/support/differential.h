@@ -1,5 +1,4 @@
-// tests/support/differential.h: programs whose outcome everywhere must be the interpreter's, with
-// data that try it.
+// tests/support/differential.h: programs whose outcome everywhere must be the interpreter's, with data that try it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,8 +19,7 @@ using atlas::AxisKind;
 using atlas::BodyBuilder;
 using atlas::Val;
 
-/// Bit patterns worth trying for a type: zeros, infinities, NaN, subnormals, extremes, halfway
-/// cases.
+/// Bit patterns worth trying for a type: zeros, infinities, NaN, subnormals, extremes, halfway cases.
 inline std::vector<uint64_t> special_values(DType t) {
   std::vector<uint64_t> v;
   if (t == DType::b8) return {0, 1};
@@ -86,12 +84,12 @@ inline bool same(DType t, const char* x, const char* y) {
 }
 
 struct Inputs {
-  std::vector<int64_t> symbols;
+  std::vector<int64_t> symbols = {};
   uint64_t seed = 1;
   int specials = 2;                ///< of 16 values
   std::vector<int64_t> chunks{0};  ///< units per call where the test makes the calls, 0: all
   /// Overwrites buffer contents before the run (buffer number, memory, elements).
-  std::function<void(int, char*, int64_t)> prepare;
+  std::function<void(int, char*, int64_t)> prepare = {};
   /// Of floats, relative to the larger of 1 and the interpreter's value; 0: the same bytes.
   double tolerance = 0;
   bool nan_for_infinity = false;  ///< NaN is as good where the interpreter has an infinity
@@ -133,9 +131,8 @@ inline bool expect_elements(DType t, const char* got, const char* wanted, size_t
   return bad == 0;
 }
 
-/// Expects the same bytes (NaN for NaN) and sticky errors from the interpreter and from what the
-/// group that this is linked into tries: tests/codegen every instruction set, tests/conformance
-/// every backend.
+/// Expects the same bytes (NaN for NaN) and sticky errors from the interpreter and from what the group that this is linked into tries:
+/// tests/codegen every instruction set, tests/conformance every backend.
 void expect_same(const atlas::Program& p, const Inputs& inputs = {});
 
 /// A program as a machine's planner would have it, with panels as wide as its own.
@@ -157,5 +154,19 @@ inline std::vector<Expr> add_axes(atlas::LoopBlock& b, const std::vector<Expr>& 
   }
   return i;
 }
+
+/// A loop over points alone, with lanes along the last axis, whose body is to be built.
+struct Points {
+  atlas::Program p;
+  std::vector<Expr> i;
+
+  explicit Points(const std::vector<Expr>& extents, int symbols = 0) {
+    p.num_symbols = symbols;
+    p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
+    i = add_axes(p.loop(), extents, {});
+    p.loop().lane_axis = static_cast<int>(extents.size()) - 1;
+  }
+  BodyBuilder body() { return BodyBuilder(p.loop().stages[0].body); }
+};
 
 }  // namespace hologram::test

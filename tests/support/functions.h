@@ -63,8 +63,7 @@ inline double lgamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
-/// In double, well below half a unit of float: glibc's functions and series of our own. NaN for an
-/// operation that is none of them.
+/// In double, well below half a unit of float: glibc's functions and series of our own. NaN for an operation that is none of them.
 inline double reference(Op op, double x, [[maybe_unused]] double y = 0) {
   using namespace std;
   using test::lgamma;

@@ -7,8 +7,7 @@
 
 namespace hologram::test {
 
-/// A file in the program's folder. A build that is moved as a whole, with the sources that its
-/// tests read, finds all it needs.
+/// A file in the program's folder. A build that is moved as a whole, with the sources that its tests read, finds all it needs.
 inline std::string beside_program(const char* name) {
   std::error_code missing;  // where there is no /proc, a path from the current folder
   return (std::filesystem::read_symlink("/proc/self/exe", missing).parent_path() / name).string();

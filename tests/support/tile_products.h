@@ -1,20 +1,16 @@
-// tests/support/tile_products.h: products as a machine with AMX tiles has them, and their packed
-// right operands.
+// tests/support/tile_products.h: products as a machine with AMX tiles has them, and their packed right operands.
 #pragma once
 
 #include <bit>
 #include <cstring>
 #include <ostream>
 
-#include "atlas/builder.h"
 #include "atlas/tile_math.h"
+#include "codegen/products.h"
 
 namespace hologram::test::tile_products {
 
 using atlas::Access;
-using atlas::AxisKind;
-using atlas::BodyBuilder;
-using atlas::Val;
 
 /// m × n sums over k; `terms` as ProductBlock has it.
 struct Case {
@@ -35,7 +31,8 @@ inline std::ostream& operator<<(std::ostream& out, const Case& c) {
              << (c.symbolic ? " symbolic" : "") << (c.mixed ? " mixed" : "") << " parts " << c.parts;
 }
 
-enum Number { lhs_buffer, rhs_buffer, packed_buffer, bias_buffer, out_buffer };
+using products::lhs_buffer, products::rhs_buffer;
+inline constexpr int packed_buffer = products::residual_buffer;  // which nothing else reads
 
 inline constexpr int width = 32;  // of a panel
 
@@ -47,57 +44,32 @@ inline int64_t packed_words(const Case& c) {
   return c.batch * panels * rows * width;
 }
 
-inline DType rhs_type(const Case& c) {
-  if (!c.mixed) return c.operand;
-  return c.operand == DType::i8 ? DType::u8 : DType::i8;
-}
-
 inline atlas::Program make_program(const Case& c) {
-  DType acc = c.terms ? DType::f32 : DType::i32, right = rhs_type(c);
-  Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), part = c.symbolic ? Expr::symbol(1) : Expr(c.n / c.parts), n = part * Expr(c.parts),
-       k = c.symbolic ? Expr::symbol(2) : Expr(c.k), batch(c.batch);
-  atlas::Program p;
-  p.num_symbols = c.symbolic ? 3 : 0;
-  Expr rows = c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(c.words ? 1 : 4);
-  p.buffers = {{c.operand, Access::read, batch * m * k},
-               {right, Access::read, batch * k * n},
-               {c.terms || c.words ? DType::u32 : right, Access::read, batch * ceil_div(part, width) * Expr(c.parts) * rows * Expr(width)},
-               {acc, Access::read, n},
-               {acc, Access::write, batch * m * part}};
-  atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
-  b.axes = {{AxisKind::parallel, batch}, {AxisKind::parallel, m}, {AxisKind::parallel, n}, {AxisKind::row, k}};
-  b.batch_rank = 1;
-  b.operand_type = c.operand;
-  b.mixed = c.mixed;
-  b.acc_type = acc;
+  atlas::Program p = products::make_program({.m = c.m,
+                                             .n = c.n,
+                                             .k = c.k,
+                                             .batch = c.batch,
+                                             .operand = c.operand,
+                                             .acc = c.terms ? DType::f32 : DType::i32,
+                                             .lhs_transposed = c.lhs_transposed,
+                                             .prologue = c.prologue,
+                                             .symbolic = c.symbolic,
+                                             .mixed = c.mixed,
+                                             .tail = products::Tail::bias,
+                                             .parts = c.parts,
+                                             .run = c.window ? 8 : 0,
+                                             .outside = 0},
+                                            1);
+  atlas::ProductBlock& b = p.product();
+  const Expr part = c.symbolic ? Expr::symbol(1) : Expr(c.n / c.parts), k = b.axes[3].extent;
+  const Expr rows = c.terms ? ceil_div(k, 32) * Expr(16 * c.terms) : ceil_div(k, 4) * Expr(c.words ? 1 : 4);
+  p.buffers[packed_buffer] = {c.terms || c.words ? DType::u32 : p.buffers[rhs_buffer].dtype, Access::read,
+                              Expr(c.batch) * ceil_div(part, width) * Expr(c.parts) * rows * Expr(width)};
   b.terms = c.terms;
   b.packed_rhs = packed_buffer;
   b.panel_width = width;
   b.panel_group = c.terms ? 2 : 4;
-  Expr ib = Expr::axis(0, batch), im = Expr::axis(1, m), in = Expr::axis(2, n), ik = Expr::axis(3, k);
-  BodyBuilder lhs(b.lhs);
-  Expr at = c.lhs_transposed ? ik * m + im : im * k + ik;
-  if (c.window) at = im * Expr(8) + floor_div(ik, 8) * m * Expr(8) + mod(ik, 8);
-  Val x = lhs.load(lhs_buffer, c.operand, ib * m * k + at);
-  if (c.prologue) {
-    Val wide = lhs.cast(x, compute_type(c.operand));
-    x = lhs.cast(lhs.add(wide, wide), c.operand);
-  }
-  lhs.finish(x);
-  BodyBuilder rhs(b.rhs);
-  rhs.finish(rhs.load(rhs_buffer, right, ib * k * n + ik * n + in));
-  BodyBuilder e(b.epilogue);
-  Val v = e.accumulator(0, acc);
-  if (c.parts > 1) {
-    b.parts = static_cast<int>(c.parts);
-    b.axes.push_back({AxisKind::parallel, part});
-    in = Expr::axis(4, part);
-    for (int q = 1; q < b.parts; ++q) v = e.sub(e.accumulator(q, acc), v);
-  }
-  v = e.add(v, e.load(bias_buffer, acc, in));
-  e.store(out_buffer, ib * m * part + im * part + in, v);
   atlas::verify(p);
-  atlas::expand_math(p);
   return p;
 }
 

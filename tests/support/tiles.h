@@ -1,5 +1,4 @@
-// tests/support/tiles.h: targets with AMX tiles for tests that run their code on any x86-64
-// machine.
+// tests/support/tiles.h: targets with AMX tiles for tests that run their code on any x86-64 machine.
 #pragma once
 
 #include <optional>
@@ -11,9 +10,8 @@
 
 namespace hologram::test {
 
-/// AVX-512 with tiles where this machine has AVX-512 and its bfloat16. Elsewhere the same vectors
-/// of 64 bytes, each in two registers of AVX2: plans and emitters see lanes and panels of AVX-512,
-/// and the machine code differs in what LLVM makes of a vector.
+/// AVX-512 with tiles where this machine has AVX-512 and its bfloat16. Elsewhere the same vectors of 64 bytes, each in two registers of
+/// AVX2: plans and emitters see lanes and panels of AVX-512, and the machine code differs in what LLVM makes of a vector.
 inline cpu::Target tile_target() {
   using cpu::Isa;
   if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16"))
@@ -26,8 +24,7 @@ inline cpu::Target tile_target() {
 
 inline bool runs_tile_targets() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-/// While it lives, tiles are emulated where this machine lacks them, for the calling thread: those
-/// of a pool block signals.
+/// While it lives, tiles are emulated where this machine lacks them, for the calling thread: those of a pool block signals.
 class TileMachine {
  public:
   TileMachine() {

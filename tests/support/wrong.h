@@ -1,5 +1,4 @@
-// tests/support/wrong.h: where a matrix differs from what it should be, for whoever reads it far
-// from the device
+// tests/support/wrong.h: where a matrix differs from what it should be, for whoever reads it far from the device
 #pragma once
 
 #include <fmt/format.h>
@@ -12,8 +11,7 @@
 
 namespace hologram::test {
 
-/// Sixteen lines of sixteen cells, each the share of what was wrong there: '.' nothing, '#' all,
-/// digits tenths between.
+/// Sixteen lines of sixteen cells, each the share of what was wrong there: '.' nothing, '#' all, digits tenths between.
 class WrongMap {
  public:
   void add(int64_t row, int64_t column, bool wrong) {

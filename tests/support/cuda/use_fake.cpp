@@ -1,8 +1,7 @@
 // tests/support/cuda/use_fake.cpp: programs that this is linked into find the fake driver.
 //
-// HOLOGRAM_CUDA_DRIVER=libcuda.so.1 in the environment has them run on a GPU instead. That driver
-// knows nothing of NVIDIA's machine code. Tests there try the code of every assembler, in which a
-// fault of it shows: no witness takes it away before.
+// HOLOGRAM_CUDA_DRIVER=libcuda.so.1 in the environment has them run on a GPU instead. That driver knows nothing of NVIDIA's machine code.
+// Tests there try the code of every assembler, in which a fault of it shows: no witness takes it away before.
 #include <cstdlib>
 
 #include "support/paths.h"

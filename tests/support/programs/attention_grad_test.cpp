@@ -1,7 +1,5 @@
-// tests/support/programs/attention_grad_test.cpp: compiled gradients of attention against the
-// interpreter.
+// tests/support/programs/attention_grad_test.cpp: compiled gradients of attention against the interpreter.
 #include <limits>
-#include <sstream>
 
 #include "codegen/attention_grads.h"
 #include "codegen/differential.h"
@@ -12,9 +10,7 @@ namespace {
 using namespace attention_grads;
 
 void check(const Case& c, std::vector<int64_t> chunks = {0}) {
-  std::ostringstream name;
-  name << c;
-  SCOPED_TRACE(name.str());
+  SCOPED_TRACE(testing::Message() << c);
   Inputs inputs;
   inputs.symbols = c.symbols();
   inputs.specials = 0;
@@ -38,8 +34,7 @@ TEST(AttentionGrad, shapes) {
 }
 
 #if defined(__x86_64__)
-// 80 columns are two panels and one vector: 128 keys are six tiles of 21 or 22, 48 queries two of
-// 24.
+// 80 columns are two panels and one vector: 128 keys are six tiles of 21 or 22, 48 queries two of 24.
 TEST(AttentionGrad, tiles_are_no_wider_than_the_columns) {
   cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
   std::string text = cpu::dump_asm(make_program({1, 1, 96, 128, 80, 80}), target);

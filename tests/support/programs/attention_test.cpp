@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "codegen/attentions.h"
 #include "support/differential.h"
@@ -27,10 +26,8 @@ Inputs inputs_of(const Case& c) {
 }
 
 void expect(const Case& c, const More& more = {}) {
-  std::ostringstream name;
-  name << c << (more.log_sums ? " log sums" : "") << (more.reproducible ? " reproducible" : "") << (more.keys_turned ? " turned" : "")
-       << " window " << more.window << " cap " << more.cap;
-  SCOPED_TRACE(name.str());
+  SCOPED_TRACE(testing::Message() << c << (more.log_sums ? " log sums" : "") << (more.reproducible ? " reproducible" : "")
+                                  << (more.keys_turned ? " turned" : "") << " window " << more.window << " cap " << more.cap);
   expect_same(attention(c, more), inputs_of(c));
 }
 

@@ -1,7 +1,6 @@
 // tests/support/programs/machines_test.cpp: products, what follows them, attention, convolutions
 // and large buffers as the planner of each machine has them, against the interpreter.
-#include <sstream>
-
+#include "atlas/programs.h"
 #include "codegen/attentions.h"
 #include "codegen/product_tails.h"
 #include "codegen/products.h"
@@ -10,13 +9,6 @@
 
 namespace hologram::test {
 namespace {
-
-template <class Case>
-std::string text(const Case& c) {
-  std::ostringstream out;
-  out << c;
-  return out.str();
-}
 
 // Right operands lie in panels where the machine has some.
 template <class Case>
@@ -30,7 +22,7 @@ ProgramFor program_of(const Case& c) {
 }
 
 void check(const products::Case& c) {
-  SCOPED_TRACE(text(c));
+  SCOPED_TRACE(testing::Message() << c);
   Inputs inputs;
   if (c.symbolic) inputs.symbols = {c.m, c.n / c.parts, c.k};
   expect_same_on_each(program_of(c), inputs);
@@ -65,7 +57,7 @@ TEST(Machines, ProductsOfEveryType) {
 
 // Operands drawn from a list.
 void check_with(const products::Case& c, const std::vector<double>& values, bool nan_for_infinity = false, double tolerance = 0) {
-  SCOPED_TRACE(text(c));
+  SCOPED_TRACE(testing::Message() << c);
   Inputs inputs;
   inputs.nan_for_infinity = nan_for_infinity;
   inputs.tolerance = tolerance;
@@ -80,9 +72,8 @@ void check_with(const products::Case& c, const std::vector<double>& values, bool
   expect_same_on_each(program_of(c), inputs);
 }
 
-// Infinite operands and NaN give what a chain gives, with the processor's bfloat16 instructions,
-// too. Those may give NaN for a sum that overflows, and for an infinity times a subnormal number,
-// which they take for 0 (docs/numerics.md).
+// Infinite operands and NaN give what a chain gives, with the processor's bfloat16 instructions, too. Those may give NaN for a sum that
+// overflows, and for an infinity times a subnormal number, which they take for 0 (docs/numerics.md).
 TEST(Machines, SpecialOperandsOfBfloat16Products) {
   const double inf = std::numeric_limits<double>::infinity();
   const std::vector<double> ordinary{0.0, -0.0, 1, -1, 2.5, -0.75, 3, 1e18};
@@ -112,10 +103,8 @@ TEST(Machines, WhatFollowsAProductsRows) {
   for (Follows f : {Follows::layer_norm, Follows::softmax, Follows::running_sum, Follows::largest})
     for (auto [m, n, k] : {std::array<int64_t, 3>{1, 2, 1}, {29, 75, 50}, {61, 200, 9}}) {
       const product_tails::Case c{.m = m, .n = n, .k = k, .batch = m == 29 ? 3 : 0, .follows = f};
-      SCOPED_TRACE(text(c));
-      Inputs inputs;
-      inputs.specials = 0;
-      expect_same_on_each(program_of(c), inputs);
+      SCOPED_TRACE(testing::Message() << c);
+      expect_same_on_each(program_of(c), {.specials = 0});
     }
 }
 
@@ -126,7 +115,7 @@ TEST(Machines, Attention) {
       for (DType t : {DType::f32, DType::bf16}) {
         if (symbolic && t == DType::bf16) continue;
         attentions::Case c{1, 4, 2, 19, 37, 16, 24, score == Score::plain, score, t, symbolic};
-        SCOPED_TRACE(text(c));
+        SCOPED_TRACE(testing::Message() << c);
         Inputs inputs;
         if (symbolic) inputs.symbols = {c.queries, c.keys};
         inputs.specials = 0;
@@ -138,7 +127,7 @@ TEST(Machines, Attention) {
 TEST(Machines, Convolutions) {
   for (const winograds::Convolution& c :
        {winograds::Convolution{2, 33, 9, 8, 35, 1}, {3, 20, 7, 11, 70, 0, true}, {2, 24, 12, 13, 24, 2, false, true}}) {
-    SCOPED_TRACE(text(c));
+    SCOPED_TRACE(testing::Message() << c);
     ir::Graph g;
     build(g, c);
     Inputs inputs;
@@ -161,19 +150,10 @@ TEST(Machines, Convolutions) {
 // The buffers are said to be larger than caches; the programs touch a piece of them.
 TEST(Machines, LargeBuffers) {
   for (ir::Op op : {ir::Op::gelu, ir::Op::neg}) {
-    atlas::Program p;
-    p.num_symbols = 1;
-    p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
-    Expr i = add_axes(p.loop(), {Expr::symbol(0)}, {})[0];
-    p.loop().lane_axis = 0;
-    const Expr extent = int64_t{1} << 20;
-    p.buffers = {{DType::f32, Access::read, extent}, {DType::f32, Access::write, extent}};
-    BodyBuilder b(p.loop().stages[0].body);
-    b.store(1, i, b.op(op, b.load(0, DType::f32, i)));
+    atlas::Program p = elementwise(op, DType::f32, 1, DType::f32);
+    for (atlas::Buffer& b : p.buffers) b.extent = Expr(int64_t{1} << 20);
     for (int64_t points : {0, 5003}) {
-      Inputs inputs;
-      inputs.symbols = {points};
-      expect_same(p, inputs);
+      expect_same(p, {.symbols = {points}});
     }
   }
 }

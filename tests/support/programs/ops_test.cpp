@@ -1,5 +1,4 @@
-// tests/support/programs/ops_test.cpp: every exact op on every type, all pairs of special values, against
-// the interpreter.
+// tests/support/programs/ops_test.cpp: every exact op on every type, all pairs of special values, against the interpreter.
 #include "support/differential.h"
 
 namespace hologram::test {
@@ -12,27 +11,18 @@ constexpr DType all_types[] = {DType::b8,   DType::u8,  DType::i8,  DType::i16, 
                                DType::bf16, DType::f32, DType::f64, DType::u16, DType::u32, DType::u64};
 
 // out[i] = op(x0[i], x1[i], x2[i]) over all combinations of special values.
-struct OpTest {
-  atlas::Program p;
+struct OpTest : Points {
   BodyBuilder b;
-  Expr i;
   int64_t n;
 
-  explicit OpTest(int64_t count) : b(first_body(p)), n(count) {
-    i = add_axes(p.loop(), {Expr(n)}, {})[0];
-    p.loop().lane_axis = 0;
-  }
-  static atlas::Body& first_body(atlas::Program& p) {
-    p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
-    return p.loop().stages[0].body;
-  }
+  explicit OpTest(int64_t count) : Points({Expr(count)}), b(body()), n(count) {}
   Val input(DType t) {
     p.buffers.push_back({t, Access::read, Expr(n)});
-    return b.load(static_cast<int>(p.buffers.size()) - 1, t, i);
+    return b.load(static_cast<int>(p.buffers.size()) - 1, t, i[0]);
   }
   void output(Val v) {
     p.buffers.push_back({v.type, Access::write, Expr(n)});
-    b.store(static_cast<int>(p.buffers.size()) - 1, i, v);
+    b.store(static_cast<int>(p.buffers.size()) - 1, i[0], v);
   }
 };
 

@@ -1,5 +1,4 @@
-// tests/support/programs/ranges_test.cpp: loops whose bodies compare coordinates: concatenations, padding,
-// triangles.
+// tests/support/programs/ranges_test.cpp: loops whose bodies compare coordinates: concatenations, padding, triangles.
 #include "backend/cpu/loops/ranges.h"
 #include "codegen/differential.h"
 
@@ -7,26 +6,6 @@ namespace hologram::test {
 namespace {
 
 using ir::Op;
-
-Inputs with(std::vector<int64_t> symbols, std::vector<int64_t> chunks) {
-  Inputs inputs;
-  inputs.symbols = std::move(symbols);
-  inputs.chunks = std::move(chunks);
-  return inputs;
-}
-
-struct Points {
-  atlas::Program p;
-  std::vector<Expr> i;
-
-  explicit Points(const std::vector<Expr>& extents, int symbols = 0) {
-    p.num_symbols = symbols;
-    p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
-    i = add_axes(p.loop(), extents, {});
-    p.loop().lane_axis = static_cast<int>(extents.size()) - 1;
-  }
-  BodyBuilder body() { return BodyBuilder(p.loop().stages[0].body); }
-};
 
 // Three parts along the lanes, and two along the axis before, of sizes that no vector divides.
 TEST(Ranges, Concatenations) {
@@ -47,7 +26,7 @@ TEST(Ranges, Concatenations) {
       Val v = b.load(1, DType::f32, y * n + x, b.op(Op::bit_and, late, in_second));
       Val w = b.cast(b.load(2, DType::bf16, y * n + x), DType::f32);
       b.store(3, y * n + x, b.select(in_first, u, b.select(in_second, v, w)));
-      expect_same(t.p, with({7, 203}, {0, 1, 100, 211}));
+      expect_same(t.p, {.symbols = {7, 203}, .chunks = {0, 1, 100, 211}});
     }
 }
 
@@ -63,7 +42,7 @@ TEST(Ranges, PaddingOnEverySide) {
     };
     Val inside = b.op(Op::bit_and, within(y, 5), within(x, width));
     b.store(1, to, b.select(inside, b.load(0, DType::f32, from, inside), b.number(DType::f32, -2)));
-    expect_same(t.p, with({}, {0, 1, 37}));
+    expect_same(t.p, {.chunks = {0, 1, 37}});
   }
 }
 
@@ -78,7 +57,7 @@ TEST(Ranges, TrianglesAndSlopes) {
     Val other = b.op(Op::bit_not, b.lt(b.index(t.i[0]), b.add(b.index(t.i[1]), b.integer(DType::i64, -5))));
     Val x = b.load(0, DType::i16, to);
     b.store(1, to, b.select(b.op(Op::bit_or, keep, other), x, b.integer(DType::i16, 9)), b.op(Op::bit_or, keep, other));
-    expect_same(t.p, with({}, {0, 50}));
+    expect_same(t.p, {.chunks = {0, 50}});
   }
 }
 

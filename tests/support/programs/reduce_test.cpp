@@ -1,5 +1,4 @@
-// tests/support/programs/reduce_test.cpp: reductions of many lengths, along rows and down columns, against
-// the interpreter.
+// tests/support/programs/reduce_test.cpp: reductions of many lengths, along rows and down columns, against the interpreter.
 #include "support/differential.h"
 
 namespace hologram::test {
@@ -16,8 +15,7 @@ struct Case {
   bool tree = false;
 };
 
-// out_k[p] = op_k over rows of f(x[p, r]); with several stages the second one uses the first one's
-// result.
+// out_k[p] = op_k over rows of f(x[p, r]); with several stages the second one uses the first one's result.
 atlas::Program make(const Case& c) {
   atlas::Program p;
   std::vector<Expr> parallel, rows;
@@ -78,12 +76,9 @@ atlas::Program make(const Case& c) {
 }
 
 void check(const Case& c, int specials = 2) {
-  std::string what = "rows";
-  for (int64_t r : c.rows) what += " " + std::to_string(r);
-  what += ", points";
-  for (int64_t r : c.parallel) what += " " + std::to_string(r);
-  SCOPED_TRACE(what + ", lane axis " + std::to_string(c.lane_axis) + (c.symbolic ? ", symbolic, " : ", ") +
-               std::string(name_of(c.storage)) + " as " + std::string(name_of(c.type)));
+  SCOPED_TRACE(testing::Message() << "rows " << testing::PrintToString(c.rows) << ", points " << testing::PrintToString(c.parallel)
+                                  << ", lane axis " << c.lane_axis << (c.symbolic ? ", symbolic, " : ", ") << name_of(c.storage) << " as "
+                                  << name_of(c.type));
   Inputs inputs;
   inputs.specials = specials;
   inputs.chunks = {0, 3};

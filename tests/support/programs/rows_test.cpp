@@ -1,5 +1,7 @@
 // tests/support/programs/rows_test.cpp: kernels over rows whose stages overlap from row to row, scratch that
 // lives in the output, and lines of few vectors.
+#include <functional>
+
 #include "backend/cpu/loops/place_scratch.h"
 #include "backend/cpu/loops/plan.h"
 #include "codegen/differential.h"
@@ -133,7 +135,8 @@ TEST(Rows, LastStagesThatDoNotReduceCarryToo) {
   atlas::Instr last = body.instrs.back();
   body.instrs.pop_back();
   for (int n = 0; n < 2; ++n)
-    last.args[0] = body.add({.code = atlas::Code::arithmetic, .op = Op::exp, .args = {last.args[0], atlas::no_value, atlas::no_value}, .expr = {}});
+    last.args[0] =
+        body.add({.code = atlas::Code::arithmetic, .op = Op::exp, .args = {last.args[0], atlas::no_value, atlas::no_value}, .expr = {}});
   body.add(last);
   EXPECT_FALSE(carried(busy));  // computes for longer than memory takes
 }
@@ -149,7 +152,8 @@ TEST(Rows, ExponentialsKnownToBeAtMostOneAreNotBounded) {
   EXPECT_TRUE(bounded({{19}, 200, false, false, Op::reduce_sum}));
   atlas::Program other = make({{19}, 200});  // the maximum of other numbers
   BodyBuilder b(other.loop().stages[0].body);
-  other.loop().stages[0].reductions[0].value = b.op(Op::neg, b.load(0, DType::f32, Expr(200) * Expr::axis(0, Expr(19)) + Expr::axis(1, Expr(200)))).id;
+  other.loop().stages[0].reductions[0].value =
+      b.op(Op::neg, b.load(0, DType::f32, Expr(200) * Expr::axis(0, Expr(19)) + Expr::axis(1, Expr(200)))).id;
   EXPECT_NE(cpu::dump_asm(other, cpu::generic_target(cpu::Isa::avx512)).find("vminps"), std::string::npos);
   expect_same(other, Inputs{});
 #endif
@@ -234,58 +238,47 @@ TEST(Rows, ScratchMovesIntoTheOutput) {
 }
 
 TEST(Rows, ScratchStaysWhereTheOutputCannotHoldIt) {
-  auto stays = [](atlas::Program p, const char* why) {
+  auto stays = [](const char* why, const std::function<void(atlas::Program&)>& edit, DType result = DType::f32) {
+    atlas::Program p = make({{18}, 100, false, false, Op::reduce_max, result});
+    edit(p);
     atlas::Program placed = p;
     cpu::place_scratch(placed);
     EXPECT_EQ(placed, p) << why;
-    Inputs inputs;
-    inputs.chunks = {0, 3};
-    expect_same(p, inputs);
+    expect_same(p, {.chunks = {0, 3}});
   };
-  stays(make({{18}, 100, false, false, Op::reduce_max, DType::f64}), "another type");
-  Expr i = Expr::axis(0, Expr(18)), j = Expr::axis(1, Expr(100)), at = Expr(100) * i + j;
-  {
-    atlas::Program p = make({{18}, 100});
+  const Expr i = Expr::axis(0, Expr(18)), j = Expr::axis(1, Expr(100)), at = Expr(100) * i + j;
+  stays(
+      "another type", [](atlas::Program&) {}, DType::f64);
+  stays("other elements are read while results are written", [&](atlas::Program& p) {
     BodyBuilder b(p.loop().stages[2].body);
     p.buffers.push_back({DType::f32, Access::write, Expr(1800)});
     b.store(3, at, b.load(1, DType::f32, Expr(99) - j));
-    stays(p, "other elements are read while results are written");
-  }
-  {
-    atlas::Program p = make({{18}, 100});
+  });
+  stays("read after the results were written", [&](atlas::Program& p) {
     atlas::Stage again = p.loop().stages[2];
     p.buffers.push_back({DType::f64, Access::write, Expr(1800)});
     again.body = {};
     BodyBuilder b(again.body);
     b.store(3, at, b.cast(b.load(1, DType::f32, j), DType::f64));
     p.loop().stages.push_back(again);
-    stays(p, "read after the results were written");
-  }
-  {
-    atlas::Program p = make({{18}, 100});
+  });
+  stays("results in another order", [&](atlas::Program& p) {
     for (atlas::Instr& k : p.loop().stages[2].body.instrs)
       if (k.code == atlas::Code::store) k.expr = Expr(100) * i + Expr(99) - j;
-    stays(p, "results in another order");
-  }
-  {
-    atlas::Program p = make({{18}, 100});
-    p.buffers[2].access = Access::read_write;
-    stays(p, "an output that is read");
-  }
+  });
+  stays("an output that is read", [](atlas::Program& p) { p.buffers[2].access = Access::read_write; });
 }
 
 // out[p, q, r, i] = x[p, r, q, i] + bias[i]
 atlas::Program lines(int64_t many, int64_t middle, int64_t few, int64_t line) {
-  atlas::Program p;
-  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  const auto i = add_axes(p.loop(), {Expr(many), Expr(middle), Expr(few), Expr(line)}, {});
-  p.loop().lane_axis = 3;
+  Points t({Expr(many), Expr(middle), Expr(few), Expr(line)});
+  const std::vector<Expr>& i = t.i;
   const Expr size(many * middle * few * line);
-  p.buffers = {{DType::f32, Access::read, size}, {DType::f32, Access::read, Expr(line)}, {DType::f32, Access::write, size}};
-  BodyBuilder b(p.loop().stages[0].body);
+  t.p.buffers = {{DType::f32, Access::read, size}, {DType::f32, Access::read, Expr(line)}, {DType::f32, Access::write, size}};
+  BodyBuilder b = t.body();
   Val x = b.load(0, DType::f32, ((i[0] * Expr(few) + i[2]) * Expr(middle) + i[1]) * Expr(line) + i[3]);
   b.store(2, ((i[0] * Expr(middle) + i[1]) * Expr(few) + i[2]) * Expr(line) + i[3], b.add(x, b.load(1, DType::f32, i[3])));
-  return p;
+  return t.p;
 }
 
 TEST(Rows, LinesOfFewVectorsAreWalkedInBlocks) {
@@ -297,9 +290,7 @@ TEST(Rows, LinesOfFewVectorsAreWalkedInBlocks) {
   EXPECT_EQ(units(lines(3, 5, 4, 80)), 3 * 5 * 4 * 80);  // too long: points
   EXPECT_EQ(units(lines(3, 5, 4, 24)), 3 * 5 * 4 * 24);  // half a vector is left
   for (auto [few, line] : {std::pair<int64_t, int64_t>{16, 32}, {70, 32}, {4, 64}, {3, 16}, {3, 8}}) {
-    Inputs inputs;
-    inputs.chunks = {0, 1, 7};
-    expect_same(lines(3, 5, few, line), inputs);
+    expect_same(lines(3, 5, few, line), {.chunks = {0, 1, 7}});
   }
 }
 
@@ -333,16 +324,13 @@ TEST(Rows, LastStagesTrailWhereTheirResultsAreWrittenAnew) {
 
 // b2 = b0 * (b1[0] or, in double precision, its square root), one number for all points.
 atlas::Program scaled(int64_t n, bool rooted) {
-  atlas::Program p;
-  p.loop().stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  const Expr i = add_axes(p.loop(), {Expr(n)}, {})[0];
-  p.loop().lane_axis = 0;
-  p.buffers = {{DType::f32, Access::read, Expr(n)}, {DType::f32, Access::read, Expr(1)}, {DType::f32, Access::write, Expr(n)}};
-  BodyBuilder b(p.loop().stages[0].body);
+  Points t({Expr(n)});
+  t.p.buffers = {{DType::f32, Access::read, Expr(n)}, {DType::f32, Access::read, Expr(1)}, {DType::f32, Access::write, Expr(n)}};
+  BodyBuilder b = t.body();
   Val factor = b.load(1, DType::f32, Expr(0));
   if (rooted) factor = b.cast(b.op(Op::sqrt, b.op(Op::exp, b.cast(factor, DType::f64))), DType::f32);
-  b.store(2, i, b.mul(b.load(0, DType::f32, i), factor));
-  return p;
+  b.store(2, t.i[0], b.mul(b.load(0, DType::f32, t.i[0]), factor));
+  return t.p;
 }
 
 TEST(Rows, WhatPointsShareTakesNoneOfTheirTime) {
@@ -352,9 +340,7 @@ TEST(Rows, WhatPointsShareTakesNoneOfTheirTime) {
   EXPECT_EQ(shared.unroll, plain.unroll);
   auto work = [&](bool rooted) { return cpu::launch_of(scaled(1000, rooted), target).unit_work.constant_value(); };
   EXPECT_EQ(work(true), work(false));
-  Inputs inputs;
-  inputs.chunks = {0, 7};
-  expect_same(scaled(333, true), inputs);
+  expect_same(scaled(333, true), {.chunks = {0, 7}});
 }
 
 }  // namespace

@@ -17,11 +17,7 @@ TEST(Scan, EveryTypeAndLength) {
       atlas::Program p = row_scan(op, type);
       for (int64_t n : {3, 16, 203}) {
         SCOPED_TRACE(n);
-        Inputs inputs;
-        inputs.symbols = {4, n};
-        inputs.seed = static_cast<uint64_t>(n);
-        inputs.chunks = {0, 1};
-        expect_same(p, inputs);
+        expect_same(p, {.symbols = {4, n}, .seed = static_cast<uint64_t>(n), .chunks = {0, 1}});
       }
     }
 }

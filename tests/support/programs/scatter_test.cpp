@@ -1,5 +1,4 @@
-// tests/support/programs/scatter_test.cpp: elements that go to places that they name, against the
-// interpreter.
+// tests/support/programs/scatter_test.cpp: elements that go to places that they name, against the interpreter.
 #include "atlas/programs.h"
 #include "support/differential.h"
 

@@ -1,5 +1,4 @@
-// tests/support/programs/transpose_test.cpp: points whose loads run across the lanes, against the
-// interpreter.
+// tests/support/programs/transpose_test.cpp: points whose loads run across the lanes, against the interpreter.
 #include <sstream>
 
 #include "codegen/differential.h"
@@ -11,25 +10,17 @@ using ir::Op;
 
 /// out[p, i, j] = x[p, j, i] + y[p, i, j], or as a copy x alone; offset and direction of x vary.
 atlas::Program transposed(const std::vector<Expr>& n, DType type, bool copy, int64_t shift, bool backwards) {
-  atlas::Program p;
-  auto& b = p.loop();
-  std::vector<Expr> at;
-  for (size_t a = 0; a < 3; ++a) {
-    b.axes.push_back({AxisKind::parallel, n[a]});
-    at.push_back(Expr::axis(static_cast<int>(a), n[a]));
-  }
-  b.parallel_rank = 3;
-  b.lane_axis = 2;
+  Points points(n);
+  const std::vector<Expr>& at = points.i;
   Expr size = n[0] * n[1] * n[2];
-  p.buffers = {{type, Access::read, size + Expr(shift)}, {type, Access::read, size}, {type, Access::write, size}};
-  b.stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  BodyBuilder body(b.stages.back().body);
+  points.p.buffers = {{type, Access::read, size + Expr(shift)}, {type, Access::read, size}, {type, Access::write, size}};
+  BodyBuilder body = points.body();
   Expr row = backwards ? n[2] - Expr(1) - at[2] : at[2];
   Expr straight = (at[0] * n[1] + at[1]) * n[2] + at[2];
   Val x = body.load(0, type, (at[0] * n[2] + row) * n[1] + at[1] + Expr(shift));
   if (!copy) x = body.op(type == DType::b8 ? Op::bit_xor : Op::add, x, body.load(1, type, straight));
   body.store(2, straight, x);
-  return p;
+  return points.p;
 }
 
 TEST(Transpose, ShapesTypesAndDirections) {
@@ -47,24 +38,15 @@ TEST(Transpose, ShapesTypesAndDirections) {
       }
 }
 
-/// out[p, i, j] = what `count` neighbours x[p, j, count i …] are together: words of bytes and
-/// halves, a sum of floats.
+/// out[p, i, j] = what `count` neighbours x[p, j, count i …] are together: words of bytes and halves, a sum of floats.
 atlas::Program neighbours(const std::vector<int64_t>& n, DType type, int count) {
-  atlas::Program p;
-  auto& b = p.loop();
-  std::vector<Expr> at;
-  for (int64_t extent : n) {
-    at.push_back(Expr::axis(static_cast<int>(at.size()), extent));
-    b.axes.push_back({AxisKind::parallel, extent});
-  }
-  b.parallel_rank = 3;
-  b.lane_axis = 2;
+  Points points({Expr(n[0]), Expr(n[1]), Expr(n[2])});
+  const std::vector<Expr>& at = points.i;
   const DType out = type == DType::f32 ? DType::f32 : DType::u32;
   const DType bits = type == DType::i8 ? DType::u8 : DType::u16;
   const Expr size(n[0] * n[1] * n[2]);
-  p.buffers = {{type, Access::read, size * Expr(count)}, {out, Access::write, size}};
-  b.stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  BodyBuilder body(b.stages.back().body);
+  points.p.buffers = {{type, Access::read, size * Expr(count)}, {out, Access::write, size}};
+  BodyBuilder body = points.body();
   Val sum;
   for (int t = 0; t < count; ++t) {
     const Expr from = ((at[0] * Expr(n[2]) + at[2]) * Expr(n[1]) + at[1]) * Expr(count) + Expr(t);
@@ -74,7 +56,7 @@ atlas::Program neighbours(const std::vector<int64_t>& n, DType type, int count) 
     sum = t == 0 ? x : body.add(body.mul(sum, two), x);
   }
   body.store(1, (at[0] * Expr(n[1]) + at[1]) * Expr(n[2]) + at[2], sum);
-  return p;
+  return points.p;
 }
 
 TEST(Transpose, NeighboursShareSquares) {
@@ -84,9 +66,7 @@ TEST(Transpose, NeighboursShareSquares) {
   for (const auto& shape : shapes)
     for (auto [type, count] : more_sizes) {
       SCOPED_TRACE(testing::PrintToString(shape) + " " + std::string(name_of(type)) + " " + std::to_string(count));
-      Inputs inputs;
-      inputs.chunks = {0, 1};
-      expect_same(neighbours(shape, type, count), inputs);
+      expect_same(neighbours(shape, type, count), {.chunks = {0, 1}});
     }
   // Four bytes are a word: 16 x 16 of them take 48 exchanges of two vectors and 16 loads of halves,
   // where picking single bytes took 400; the square stays in registers.
@@ -108,9 +88,7 @@ TEST(Transpose, SymbolicSizes) {
   atlas::Program p = transposed(n, DType::f32, false, 0, false);
   p.num_symbols = 3;
   for (std::vector<int64_t> sizes : {std::vector<int64_t>{2, 3, 4}, {1, 16, 17}, {3, 50, 64}}) {
-    Inputs inputs;
-    inputs.symbols = sizes;
-    expect_same(p, inputs);
+    expect_same(p, {.symbols = sizes});
   }
 }
 
@@ -123,20 +101,11 @@ TEST(Transpose, SquaresAreUsed) {
 
 /// out[p, x, c] = y[c, p, x - border] where that exists, else 0: an image's planes as pixels.
 atlas::Program pixels(int64_t lines, const Expr& length, int64_t run, int64_t border, DType type) {
-  atlas::Program p;
-  p.num_symbols = length.is_const() ? 0 : 1;
-  auto& b = p.loop();
-  std::vector<Expr> at;
-  for (const Expr& n : {Expr(lines), length, Expr(run)}) {
-    at.push_back(Expr::axis(static_cast<int>(b.axes.size()), n));
-    b.axes.push_back({AxisKind::parallel, n});
-  }
-  b.parallel_rank = 3;
-  b.lane_axis = 2;
+  Points points({Expr(lines), length, Expr(run)}, !length.is_const());
+  const std::vector<Expr>& at = points.i;
   Expr width = length - Expr(2 * border);
-  p.buffers = {{type, Access::read, Expr(run * lines) * width}, {type, Access::write, Expr(lines * run) * length}};
-  b.stages.push_back({atlas::StageKind::point, {}, {}, {}});
-  BodyBuilder body(b.stages.back().body);
+  points.p.buffers = {{type, Access::read, Expr(run * lines) * width}, {type, Access::write, Expr(lines * run) * length}};
+  BodyBuilder body = points.body();
   Expr x = at[1] - Expr(border);
   Val guard;
   if (border > 0)
@@ -144,7 +113,7 @@ atlas::Program pixels(int64_t lines, const Expr& length, int64_t run, int64_t bo
                     body.op(Op::lt, body.index(x), body.index(width)));
   Expr from = (at[2] * Expr(lines) + at[0]) * width + x;
   body.store(1, (at[0] * length + at[1]) * Expr(run) + at[2], body.load(0, type, from, guard));
-  return p;
+  return points.p;
 }
 
 TEST(Transpose, ShortRunsAreInterleaved) {
@@ -153,17 +122,12 @@ TEST(Transpose, ShortRunsAreInterleaved) {
       for (int64_t border : {0, 3})
         for (DType type : {DType::f32, DType::f64, DType::bf16, DType::i32}) {
           SCOPED_TRACE(testing::PrintToString(std::vector{length, run, border}) + " " + std::string(name_of(type)));
-          Inputs inputs;
-          inputs.chunks = {0, 1};
-          expect_same(pixels(3, length, run, border, type), inputs);
+          expect_same(pixels(3, length, run, border, type), {.chunks = {0, 1}});
         }
   for (int64_t run : {2, 3, 4})
     for (int64_t length : {7, 4100}) {
       SCOPED_TRACE(testing::PrintToString(std::vector{length, run}));
-      Inputs inputs;
-      inputs.symbols = {length};
-      inputs.chunks = {0, 1};
-      expect_same(pixels(2, Expr::symbol(0), run, 1, DType::f64), inputs);
+      expect_same(pixels(2, Expr::symbol(0), run, 1, DType::f64), {.symbols = {length}, .chunks = {0, 1}});
     }
   auto target = cpu::generic_target(cpu::Isa::avx2);
   for (auto [length, pieces] : {std::pair{40, 1}, {10000, 3}}) {
@@ -178,9 +142,7 @@ TEST(Transpose, SquaresWithABorder) {
       for (int64_t border : {1, 3})
         for (DType type : {DType::f32, DType::f64, DType::bf16, DType::b8}) {
           SCOPED_TRACE(testing::PrintToString(std::vector{length, run, border}) + " " + std::string(name_of(type)));
-          Inputs inputs;
-          inputs.chunks = {0, 1};
-          expect_same(pixels(3, length, run, border, type), inputs);
+          expect_same(pixels(3, length, run, border, type), {.chunks = {0, 1}});
         }
   auto target = cpu::generic_target(cpu::Isa::avx512);
   auto launch = cpu::launch_of(pixels(5, 40, 32, 1, DType::f32), target);

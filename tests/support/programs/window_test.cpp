@@ -1,5 +1,4 @@
-// tests/support/programs/window_test.cpp: planned convolutions: every kernel on every instruction set
-// against the interpreter, bit by bit.
+// tests/support/programs/window_test.cpp: planned convolutions: every kernel on every instruction set against the interpreter, bit by bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,11 +15,7 @@ const PanelMachine panels(32);
 
 // Each of the plan's programs, whole and in chunks of one unit.
 void expect_programs_same(const schedule::Plan& plan) {
-  for (const atlas::Program& p : plan.programs) {
-    Inputs inputs;
-    inputs.chunks = {0, 1};
-    expect_same(p, inputs);
-  }
+  for (const atlas::Program& p : plan.programs) expect_same(p, {.chunks = {0, 1}});
 }
 
 using ir::Graph;
@@ -70,23 +65,27 @@ Value convolve(Graph& g, Value x, const Convolution& c, int first) {
 
 void give(Graph& g, Value y) { g.outputs.push_back({y, contiguous_strides(y->shape), -1}); }
 
-void build(Graph& g, const Convolution& c) {
+schedule::Plan plan_of(const Graph& g, bool weights_kept, const schedule::Machine* machine = &panels) {
+  ir::verify(g);
+  schedule::Options options;
+  options.is_static = [=](int i) { return weights_kept && i >= 100; };
+  if (machine) options.machine = machine;
+  return schedule::make_plan(g, options);
+}
+
+// Without a machine, of the default one.
+schedule::Plan plan_convolution(const Convolution& c, const schedule::Machine* machine) {
+  Graph g;
   Shape image{c.batch, c.channels, c.height, c.width};
   give(g, convolve(g, g.parameter(0, c.dtype, image, contiguous_strides(image)), c, 100));
+  return plan_of(g, c.weights_kept, machine);
 }
 
 class WindowTest : public testing::TestWithParam<Convolution> {};
 
 TEST_P(WindowTest, EveryKernelGivesTheInterpretersBits) {
-  const Convolution& c = GetParam();
-  Graph g;
-  build(g, c);
-  ir::verify(g);
   // The panel widths of the three x86 instruction sets differ: only the widest is packed ahead.
-  schedule::Options options;
-  options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
-  schedule::Plan plan = schedule::make_plan(g, options);
-  expect_programs_same(plan);
+  expect_programs_same(plan_convolution(GetParam(), nullptr));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, WindowTest,
@@ -107,15 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, WindowTest,
 // Groups that share vectors.
 class GroupedTest : public testing::TestWithParam<Convolution> {};
 
-schedule::Plan plan_grouped(const Convolution& c) {
-  Graph g;
-  build(g, c);
-  ir::verify(g);
-  schedule::Options options;
-  options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
-  options.machine = &panels;
-  return schedule::make_plan(g, options);
-}
+schedule::Plan plan_grouped(const Convolution& c) { return plan_convolution(c, &panels); }
 
 int64_t products(const schedule::Plan& plan) { return std::ranges::count(plan.programs, atlas::BlockKind::product, &atlas::Program::kind); }
 
@@ -139,10 +130,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GroupedTest,
                                          Convolution{1, 64, 6, 7, 32, 1, 2, 0, 1, 8}));
 
 TEST(Grouped, WhatFollowsJoinsTheProduct) {
-  Graph g;
-  build(g, {2, 12, 8, 8, 24, 3, 1, 1, 1, 4});
   int found = 0;
-  const schedule::Plan plan = schedule::make_plan(g, {});
+  const schedule::Plan plan = plan_convolution({2, 12, 8, 8, 24, 3, 1, 1, 1, 4, false}, nullptr);
   for (const atlas::Program& p : plan.programs) {
     if (p.kind() != atlas::BlockKind::product) continue;
     ++found;
@@ -151,8 +140,7 @@ TEST(Grouped, WhatFollowsJoinsTheProduct) {
   EXPECT_EQ(found, 1);
 }
 
-// The gradient of the weight as the PyTorch front end writes it: blocks of `lines` lines of pixels,
-// whose sums are not added up here.
+// The gradient of the weight as the PyTorch front end writes it: blocks of `lines` lines of pixels, whose sums are not added up here.
 schedule::Plan plan_weight_gradient(const Convolution& c, int64_t lines, bool last) {
   Graph g;
   int64_t per_group = c.channels / c.groups, out_group = c.results / c.groups;
@@ -174,10 +162,7 @@ schedule::Plan plan_weight_gradient(const Convolution& c, int64_t lines, bool la
   Value grad = g.reshape(parameter(1, c.results, oh, ow), {blocks, pixels, c.groups, out_group});
   Value y = g.make(Op::dot_general, {g.permute(grad, {2, 0, 3, 1}), x}, {.ints = {0}});
   give(g, y);
-  ir::verify(g);
-  schedule::Options options;
-  options.machine = &panels;
-  return schedule::make_plan(g, options);
+  return plan_of(g, false);
 }
 
 class WeightGradientTest : public testing::TestWithParam<std::tuple<Convolution, int64_t>> {};
@@ -220,11 +205,7 @@ schedule::Plan plan_first_layer(const Convolution& c, bool leaves, int64_t dilat
   int64_t high = x->shape[2].constant_value(), wide = x->shape[3].constant_value();
   if (leaves) give(g, x);
   give(g, convolve(g, x, {c.batch, c.results, high, wide, c.results, 3, 1, dilation, dilation, c.results}, 102));
-  ir::verify(g);
-  schedule::Options options;
-  options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
-  options.machine = &panels;
-  return schedule::make_plan(g, options);
+  return plan_of(g, c.weights_kept);
 }
 
 // Loops that compute a line's pixels from an image's elements one by one.
@@ -286,11 +267,7 @@ schedule::Plan plan_fused(const Convolution& c, int64_t into, bool gives_image) 
   x = g.binary(Op::max, x, g.number(c.dtype, 0, image));
   if (gives_image) give(g, x);
   give(g, convolve(g, x, c, 102));
-  ir::verify(g);
-  schedule::Options options;
-  options.is_static = [&](int i) { return c.weights_kept && i >= 100; };
-  options.machine = &panels;
-  return schedule::make_plan(g, options);
+  return plan_of(g, c.weights_kept);
 }
 
 TEST_P(FusedDepthwiseTest, OneLoopGivesTheInterpretersBits) {
@@ -299,9 +276,7 @@ TEST_P(FusedDepthwiseTest, OneLoopGivesTheInterpretersBits) {
   EXPECT_EQ(loops_with_scratch(plan), 1);
   for (const atlas::Program& p : plan.programs) {
     EXPECT_NE(p.kind(), atlas::BlockKind::product);
-    Inputs inputs;
-    inputs.chunks = {0, 16};
-    expect_same(p, inputs);
+    expect_same(p, {.chunks = {0, 16}});
   }
 }
 
