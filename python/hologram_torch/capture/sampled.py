@@ -106,7 +106,8 @@ def _taps(points, n, mode, padding, align):
 
 
 def _each_tap(x, grid, mode, padding, align):
-    """Of each tap of all axes: its places [batch, 1, points], weights, and slopes by each axis of the grid (last axis first)."""
+    """Of each tap of all axes: its places [batch, 1, points], which are in the image, weights, and slopes by each axis of the
+    grid (last axis first)."""
     image = x.shape[2:]
     rank = len(image)
     lines = [_taps(grid[..., rank - 1 - a].reshape([grid.shape[0], 1, -1]), image[a], mode, padding, align) for a in range(rank)]
@@ -120,7 +121,7 @@ def _each_tap(x, grid, mode, padding, align):
             rise = tap[axis][3]
             parts = [rise, *(w for a, w in enumerate(weights) if a != axis)]
             slopes.append(None if rise is None else torch.where(valid, math.prod(parts[1:], start=parts[0]), 0.0))
-        yield place, torch.where(valid, math.prod(weights[1:], start=weights[0]), 0.0), slopes
+        yield place, valid, torch.where(valid, math.prod(weights[1:], start=weights[0]), 0.0), slopes
 
 
 def _takes(x, grid) -> bool:
@@ -132,8 +133,8 @@ def _sampler(x, grid, mode, padding, align):
     if not _takes(x, grid):
         return NotImplemented
     flat, total = _image(x, x.dim() - 2), None
-    for place, weight, _ in _each_tap(x, grid, mode, padding, align):
-        here = flat.gather(2, place.expand([-1, x.shape[1], -1])) * weight
+    for place, valid, weight, _ in _each_tap(x, grid, mode, padding, align):
+        here = torch.where(valid, flat.gather(2, place.expand([-1, x.shape[1], -1])), 0) * weight
         total = here if total is None else total + here
     return total.reshape([*x.shape[:2], *grid.shape[1:-1]])
 
@@ -146,12 +147,12 @@ def _sampler_backward(gradient, x, grid, mode, padding, align, wanted):
     flat, gradient = _image(x, rank), _image(gradient, rank)
     channels = [-1, x.shape[1], -1]
     places, parts, slopes = [], [], [torch.zeros_like(gradient[:, 0])] * rank
-    for place, weight, rises in _each_tap(x, grid, mode, padding, align):
+    for place, valid, weight, rises in _each_tap(x, grid, mode, padding, align):
         place = place.expand(channels)
         places.append(place)
-        parts.append(gradient * weight)
+        parts.append(torch.where(valid, gradient * weight, 0))
         if rises[0] is not None:
-            share = (flat.gather(2, place) * gradient).sum(1)
+            share = torch.where(valid.squeeze(1), (flat.gather(2, place) * gradient).sum(1), 0)
             slopes = [slope + share * rise.squeeze(1) for slope, rise in zip(slopes, rises, strict=True)]
     of_image = None
     if wanted[0]:

@@ -238,11 +238,7 @@ bool Clustering::reduces_columns(Value v, const Member& m) const {
     else if (leaf->is(Op::parameter) && leaf->rank() > 2)
       ++(result_axis(offset_of(index, leaf->attrs.exprs)) ? columns : rows);
   };
-  // Through each root once: taps of convolutions upon taps read it at ever more places.
-  std::set<Value> crossed;
-  auto inside = [&](Value x) {
-    return (ir::is_elementwise(x->op) || ir::is_movement(x->op)) && crossed.insert(x).second;
-  };
+  auto inside = [](Value x) { return ir::is_elementwise(x->op) || ir::is_movement(x->op); };
   Value x = v->input();
   if (x->is(Op::parameter) || (root_[x->id] && !inside(x)))
     visit(x, m.operand);
