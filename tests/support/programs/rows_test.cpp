@@ -315,11 +315,18 @@ TEST(Rows, LastStagesTrailWhereTheirResultsAreWrittenAnew) {
     Val scaled = b.mul(b.load(result, DType::f32, at), b.op(Op::rsqrt, b.accumulator(1, DType::f32)));  // the root once a row
     b.store(sum, at, p == &added ? b.add(scaled, b.load(sum, DType::f32, at)) : scaled);
   }
+  atlas::Program beside = placed({{19}, 200});  // whose last stage alone reads b2, and no stage computes much
+  for (auto& i : beside.loop().stages[1].body.instrs)
+    if (i.op == Op::exp) i.op = Op::abs;
+  const Expr at = beside.loop().stages[2].body.instrs.back().expr, extent = beside.buffers[result].extent;
+  beside.buffers.insert(beside.buffers.end(), {{DType::f32, Access::read, extent}, {DType::f32, Access::write, extent}});
+  BodyBuilder b(beside.loop().stages[2].body);
+  b.store(3, at, b.add(b.load(2, DType::f32, at), b.load(result, DType::f32, at)));
   EXPECT_FALSE(trails(added));
-  EXPECT_TRUE(trails(over));
+  for (const atlas::Program& p : {over, beside}) EXPECT_TRUE(trails(p));
   Inputs inputs;
   inputs.chunks = {0, 7};
-  for (const atlas::Program& p : {added, over}) expect_same(p, inputs);
+  for (const atlas::Program& p : {added, over, beside}) expect_same(p, inputs);
 }
 
 // b2 = b0 * (b1[0] or, in double precision, its square root), one number for all points.

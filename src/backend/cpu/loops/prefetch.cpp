@@ -106,6 +106,8 @@ Prefetches::Prefetches(const LoopFrame& f) : f_(f) {
       }
     }
   }
+  // The last row's last stage runs by itself behind all rows, where nothing follows and no row is.
+  if (f.plan.trailing) of_stage_[2].clear();
 }
 
 void Prefetches::emit(Scope& scope, size_t number, int offset) const {
