@@ -134,6 +134,22 @@ def test_explain_tells_operations_kernels_and_fallbacks(tmp_path):
 
 # --- results and arguments
 # --- dtypes
+def test_arguments_are_written_in_place():
+    def function(x, y):
+        x.add_(y)
+        x[1:3].mul_(2)
+        y[0] = 7
+        return x.sum(), y * 2
+
+    native(function, normal(5, 3), normal(5, 3, seed=1))
+
+
+def test_a_host_call_with_sizes():
+    compiled = compile_fresh(lambda x: torch.topk(x * 2, x.shape[0] // 2).values, dynamic=True)
+    for n in (6, 10):
+        check(compiled(normal(n)), torch.topk(normal(n) * 2, n // 2).values)
+
+
 def test_integers_and_promotion():
     i, u, b = torch.arange(-9, 9), torch.arange(18, dtype=torch.uint8), torch.arange(18) % 3 == 0
     native(lambda i, u: (i // 4, i % 4, -i // 3, i * u, i + 0.5, i / 3, u - 3, u >> 1, i << 2), i, u)
