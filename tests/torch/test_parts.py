@@ -26,8 +26,8 @@ def same(name, *args, **options):
         torch.testing.assert_close(a, e, equal_nan=True, rtol=bound, atol=bound)
 
 
-def stays(name, *args):
-    assert decomp.table()[getattr(torch.ops.aten, name).default](*args) is NotImplemented
+def stays(name, *args, **options):
+    assert decomp.table()[getattr(torch.ops.aten, name).default](*args, **options) is NotImplemented
 
 
 def native(function, inputs, **options):
@@ -190,3 +190,75 @@ def test_special_functions(name, dtype):
     error, size = (actual.double() - truth).abs()[finite], truth[finite].abs()
     size = size.clamp(min=1) if name in WAVES else size  # which are 0 in many places
     assert (error <= bound * size + torch.finfo(actual.dtype).tiny).all()
+
+LENGTHS = {"lengths": torch.tensor([3, 0, 1, 5]), "offsets": torch.tensor([0, 3, 3, 4, 8])}
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "prod", "max", "min"])
+def test_reductions_of_runs_and_their_gradients(how):
+    """The runs by their lengths or their ends, which may leave elements out; ties, zeros and NaN."""
+    x = normal(9, 4).mul(2).round()
+    x[4:, 1], x[5, 0] = 0, math.nan
+    lines = normal(2, 9, seed=1).mul(2).round(), torch.tensor([[3, 0, 1, 5], [9, 0, 0, 0]])
+    cases = [(x, 0, {name: given}) for name, given in LENGTHS.items()] + [(lines[0], 1, {"lengths": lines[1]})]
+    for data, axis, given in cases:
+        for options in ({"axis": axis}, {"axis": axis, "initial": 1.5}):
+            same("segment_reduce", data, how, **given, **options)
+            out = torch.segment_reduce(data, how, **given, **options)
+            same("_segment_reduce_backward", normal(*out.shape), out, data, how, **given, **options)
+    compiled = compile_fresh(lambda x, n: torch.segment_reduce(x, how, lengths=n))
+    check(compiled(x, LENGTHS["lengths"]), torch.segment_reduce(x, how, lengths=LENGTHS["lengths"]))
+    assert backend_stats()["fallback_ops"] == {}
+    for wrong in ([3, 0, 1, 4], [3, -1, 2, 5]):
+        with pytest.raises(RuntimeError):
+            compiled(x, torch.tensor(wrong))
+    stays("segment_reduce", x, how)  # neither
+    stays("segment_reduce", normal(20000), how, lengths=torch.tensor([20000]))  # of which PyTorch's kernel is faster
+
+
+def test_places_that_are_counted():
+    x = normal(3, 4).round()
+    for size in (1, 5, 40):
+        same("nonzero_static", x, size=size, fill_value=-3)
+    same("nonzero_static", x > 5, size=2)
+    same("nonzero_static", x[:0], size=2)
+    same("nonzero_static", x[0, 0], size=2)
+    native(lambda x: torch.combinations(x, 3), (normal(5),))
+
+    def repeat(x, n):
+        return x.repeat_interleave(n, 0, output_size=6)
+
+    x, n = normal(3, 2), torch.tensor([1, 0, 5])
+    native(repeat, (x, n))
+    for wrong in ([1, 0, 4], [-1, 2, 5]):
+        with pytest.raises(RuntimeError):
+            compile_fresh(repeat)(x, torch.tensor(wrong))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_mantissas_and_exponents(dtype):
+    edges = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1, -0.75, 0.5, 1e-38, -3e-40, 1e-42, 3e38, 6e-8, 1e-310])
+    x = torch.cat([normal(60, dtype=torch.float64) * 100, edges.double()]).to(dtype)
+    for mine, theirs in zip(compile_fresh(torch.frexp)(x), torch.frexp(x), strict=True):
+        assert mine.dtype == theirs.dtype
+        assert torch.equal(mine.nan_to_num(7, 8, 9), theirs.nan_to_num(7, 8, 9))
+    assert backend_stats()["fallback_ops"] == {}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_normal_numbers_of_tensors(dtype):
+    mean, std = normal(3, 40, dtype=dtype), normal(40, seed=1, dtype=dtype).abs()
+    for args in ((mean, std), (mean.t(), 0.7), (0.3, std), (mean, std.double())):
+        compiled = compile_fresh(torch.normal)
+        for _ in range(2):
+            torch.manual_seed(3)
+            actual, left = compiled(*args), torch.rand(2)
+            torch.manual_seed(3)
+            expected = torch.normal(*args)
+            bound = 0.0 if dtype == torch.float32 else 2**-7  # which are rounded once, by us
+            torch.testing.assert_close(actual, expected, rtol=bound, atol=bound)
+            assert actual.stride() == expected.stride()
+            assert torch.equal(left, torch.rand(2))
+        assert backend_stats()["fallback_ops"] == {}
+    with pytest.raises(RuntimeError, match="std >= 0"):
+        compile_fresh(torch.normal)(mean, -std)

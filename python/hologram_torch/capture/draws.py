@@ -20,6 +20,7 @@ _library.define(
     tags=_TAGS,
 )
 _library.define("chances(Tensor p, SymInt[] stride) -> Tensor", tags=_TAGS)
+_library.define("deviates(Tensor deviation, SymInt[] size, ScalarType dtype) -> Tensor", tags=_TAGS)
 _library.define("choices(Tensor p, SymInt n, bool again, SymInt[] stride) -> Tensor", tags=_TAGS)
 
 # kind → what draws it by PyTorch, and arguments to try it with
@@ -108,6 +109,13 @@ def _chances(p, stride):
     return out
 
 
+def _deviates(deviation, size, dtype):
+    """Normal numbers of the mean 0 and the deviation 1, which someone multiplies by `deviation`."""
+    if not (deviation >= 0).all():
+        torch.normal(0.0, deviation)  # which tells what is wrong
+    return _draw("normal", size, torch.empty(size, device="meta").stride(), 0.0, 1.0, 0, 0, dtype=dtype, device=deviation.device)
+
+
 def _choices(p, n, again, stride):
     """n places of each row of p by their probabilities. stride: how the numbers lie that those are divided by."""
     if choosing(p, n, again):
@@ -146,6 +154,8 @@ def _fake_choices(p, n, again, stride):
 _library.impl("draw", _draw, "CompositeExplicitAutograd")
 _library.impl("draw", _fake, "Meta")
 _library.impl("chances", _chances, "CompositeExplicitAutograd")
+_library.impl("deviates", _deviates, "CompositeExplicitAutograd")
+_library.impl("deviates", lambda x, size, dtype: torch.empty(size, dtype=dtype, device=x.device), "Meta")
 _library.impl("choices", _choices, "CompositeExplicitAutograd")
 _library.impl("choices", _fake_choices, "Meta")
 _library.impl("chances", lambda p, stride: torch.empty_strided(p.shape, stride, dtype=p.dtype, device=p.device), "Meta")

@@ -302,6 +302,21 @@ def _cotangent(n, x):
     return value
 
 
+def _frexp(x):
+    """By the bits: a mantissa of [1/2, 1) and the exponent of 2; 0, infinities and NaN are their own mantissas, of exponent 0."""
+    if x.dtype not in (torch.float64, torch.float32, *_WIDE):
+        return NotImplemented
+    wide = _wide(x)
+    whole, low, bias = (torch.int64, 52, 1022) if wide.dtype == torch.float64 else (torch.int32, 23, 126)
+    small = wide.abs() < torch.finfo(wide.dtype).tiny
+    bits = torch.where(small, wide * 2.0 ** (low + 1), wide).view(whole)
+    mask = (2 * bias + 3) << low
+    mantissa = ((bits & ~mask) | (bias << low)).view(wide.dtype)
+    exponent = ((bits & mask) >> low) - torch.where(small, bias + low + 1, bias)
+    own = (wide == 0) | ~wide.isfinite()
+    return torch.where(own, wide, mantissa).to(x.dtype), torch.where(own, 0, exponent).to(torch.int32)
+
+
 # --- what cells of recurrent layers are on a GPU
 def _with_biases(gates, biases):
     return sum((_wide(b) for b in biases if b is not None), _wide(gates))
@@ -373,4 +388,4 @@ def table() -> dict:
     for rank in (2, 3):
         named[f"adaptive_max_pool{rank}d"] = _adaptive_max(rank)
         named[f"_adaptive_avg_pool{rank}d_backward"] = _adaptive_mean_backward(rank)
-    return {getattr(aten, name).default: form for name, form in named.items() if hasattr(aten, name)}
+    return {getattr(aten, name).default: form for name, form in named.items() if hasattr(aten, name)} | {aten.frexp.Tensor: _frexp}

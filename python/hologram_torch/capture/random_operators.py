@@ -15,7 +15,8 @@ def table() -> dict:
         aten.bernoulli.p: _bernoulli, aten.bernoulli.default: _bernoulli_of, aten.bernoulli.Tensor: bernoulli_by,
         aten.rand.default: _made("uniform", 0.0, 1.0), aten.rand_like.default: _made_like("uniform", 0.0, 1.0),
         aten.randn.default: _made("normal", 0.0, 1.0), aten.randn_like.default: _made_like("normal", 0.0, 1.0),
-        aten.normal.float_float: _normal_of_size,
+        aten.normal.float_float: _normal_of_size, aten.normal.Tensor_float: _normal_around,
+        aten.normal.Tensor_Tensor: _normal_by, aten.normal.float_Tensor: _normal_by,
         aten.randint.default: _randint, aten.randint.low: _randint_from,
         aten.randint_like.default: _randint_like, aten.randint_like.low_dtype: _randint_like_from,
         aten.randperm.default: _randperm, aten.multinomial.default: multinomial,
@@ -133,6 +134,22 @@ def _normal(x, mean=0.0, std=1.0, generator=None):
 
 def _normal_of_size(mean, std, size, generator=None, **options):
     return _as_new(_normal)(torch.empty(size, **options), mean, std, generator)
+
+
+def _normal_around(mean, std=1.0, *, generator=None):
+    x = torch.empty(mean.shape, dtype=mean.dtype, device=mean.device)
+    numbers = _as_new(_normal)(x, 0.0, std, generator)
+    return numbers if numbers is NotImplemented else numbers + mean
+
+
+def _normal_by(mean, std, *, generator=None):
+    """Numbers of the first tensor's type, however the other's is."""
+    like = mean if isinstance(mean, torch.Tensor) else std
+    if generator is not None or not draws_as_pytorch("normal", like) or std.device != like.device or not std.is_floating_point():
+        return NotImplemented
+    size = torch.broadcast_shapes(std.shape, like.shape)
+    numbers = torch.ops.hologram.deviates(std, size, like.dtype)
+    return ((numbers * std).to(like.dtype) + mean).to(like.dtype)
 
 
 def _exponential(x, rate=1.0, generator=None):

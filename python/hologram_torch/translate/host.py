@@ -63,7 +63,7 @@ def runs_bodies(target) -> bool:
     return isinstance(target, torch._ops.HigherOrderOperator) and target._name in _BODIES
 
 
-_DRAWS = ("hologram.draw.default", "hologram.chances.default", "hologram.choices.default")
+_DRAWS = tuple(f"hologram.{name}.default" for name in ("draw", "chances", "deviates", "choices"))
 
 
 def counts(target, name) -> bool:

@@ -23,6 +23,9 @@ _LACK_HALVES = frozenset((  # of PyTorch 2.10 or later; every other one takes th
 _EXACT = 1 << 16  # elements of operands that are made as they are
 _SHORT = 8  # axes of larger operands are cut to so many
 
+# What eager says of numbers rather than of types and shapes.
+_OF_VALUES = "ZeroDivision", "Expected all rows of lengths", "allocated size does not match"
+
 _answers = {}
 _inside = threading.local()
 
@@ -103,8 +106,8 @@ def _ask(target, args, kwargs, cut) -> str | None:
         with _disable_current_modes(), torch.no_grad(), _same_numbers(target):
             target(*made(args), **made(kwargs))
     except Exception as error:
-        # Numbers that go with the sizes that were cut may be wrong ones; an integer divided by 0 is a matter of values.
-        about_values = "ZeroDivision" in str(error)
+        # Numbers that go with the sizes that were cut may be wrong ones.
+        about_values = any(words in str(error) for words in _OF_VALUES)
         if not about_values and (not cut or isinstance(error, NotImplementedError)):
             counters.log.debug("eager refuses %s: %s", target, error)
             return f"eager refuses it: {str(error).splitlines()[0]}" if str(error) else "eager refuses it"
