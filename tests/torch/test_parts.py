@@ -263,3 +263,18 @@ def test_normal_numbers_of_tensors(dtype):
         assert backend_stats()["fallback_ops"] == {}
     with pytest.raises(RuntimeError, match="std >= 0"):
         compile_fresh(torch.normal)(mean, -std)
+
+
+@pytest.mark.parametrize("how", ["mean", "none"])
+def test_cross_entropy_by_chunks_of_rows(how):
+    options = getattr(torch.nn, "LinearCrossEntropyOptions", None) or pytest.skip("this PyTorch has no chunks")
+
+    def loss(x, w, b, target, rows):
+        return F.linear_cross_entropy(x, w, target, linear_bias=b, reduction=how, options=options(batch_chunk_size=rows))
+
+    arguments, classes = (normal(8, 5), normal(7, 5, seed=1), normal(7, seed=2)), torch.tensor([0, 6, 2, 2, 1, 5, 3, 4])
+    trained(lambda x, w, b: loss(x, w, b, classes, 3), arguments)
+    trained(lambda x, w, b: loss(x, w, b, normal(8, 7, seed=3).softmax(1), 8), arguments)
+    if how == "none":  # the others take no chunks without a gradient
+        compile_fresh(lambda x, w, b: loss(x, w, b, classes[:1].repeat(40), 1))(normal(40, 5), *arguments[1:])
+        assert sum(backend_stats()["fallback_ops"].values()) == 1  # too many chunks to write out

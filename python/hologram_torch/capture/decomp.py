@@ -8,9 +8,15 @@ from ..translate import refusals
 aten = torch.ops.aten
 
 
-@functools.cache
 def table() -> dict:
     """Decompositions by operator overload: PyTorch's core set, without what has a native lowering."""
+    from . import chunked
+
+    return _table(chunked.known())
+
+
+@functools.cache
+def _table(chunked: bool) -> dict:
     from torch._decomp import decomposition_table
 
     from .. import lowering
@@ -87,9 +93,9 @@ def _soft_margin_loss(x, target, *rest):
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
-    from . import foreach, parts, random_operators, sampled, segments
+    from . import chunked, foreach, parts, random_operators, sampled, segments
 
-    tables = parts, sampled, segments, foreach, random_operators
+    tables = parts, sampled, segments, chunked, foreach, random_operators
     return {op: f for part in tables for op, f in part.table().items()} | {
         aten.grid_sampler_2d.default: _grid_sampler,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
