@@ -6,6 +6,7 @@ peak of resident memory, in processes of their own, with --memory). Eager's opti
 hologram_torch.training_step's; --processor takes processor time of one thread, for busy machines.
 
     python bench/training.py [--threads 2] [--seconds 2] [--only mlp,gpt] [--inductor] [--memory] [--whole] [--processor]
+    python bench/training.py --first  # seconds of the first step, in processes of their own with empty caches
     python bench/training.py --alive --only gpt  # what is held when intermediates take the most, by graph; what eager saves
     python bench/training.py --optimizers  # steps of 20 M parameters, as a share of a copy's bandwidth
 """
@@ -15,8 +16,10 @@ import collections
 import copy
 import ctypes
 import inspect
+import os
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -177,6 +180,30 @@ def memory(names, ours) -> None:
         print(f"{name:16}" + "".join(f"{s:10.1f}" for s in shares) + "".join(f"   {s / shares[0]:.2f}" for s in shares[1:]), flush=True)
 
 
+def first(options) -> None:
+    """Prints what a process's first step takes: with a backend that compiles nothing, with ours and with Inductor."""
+    peers = ["aot_eager", "hologram", *(["inductor"] if options.inductor else [])]
+    print(f"{'s, first step':16}" + "".join(f"{peer:>11}" for peer in peers) + "   beyond aot_eager")
+    for name in options.only.split(","):
+        times = {}
+        for peer in peers:
+            with tempfile.TemporaryDirectory() as empty:
+                command = [sys.executable, __file__, "--begin", name, peer, "--threads", str(options.threads)]
+                caches = {"HOLOGRAM_CACHE_DIR": empty, "TORCHINDUCTOR_CACHE_DIR": empty}
+                done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | caches)
+                times[peer] = float(done.stdout.split()[-1])
+        print(f"{name:16}" + "".join(f"{t:11.2f}" for t in times.values()) + f"{times['hologram'] - times['aot_eager']:13.2f}", flush=True)
+
+
+def begin(name, peer) -> None:
+    torch.manual_seed(0)
+    model, x, classes = CASES[name]()
+    step = made(peer, model.train(), classes)[1]
+    start = time.perf_counter()
+    step(x)
+    print(time.perf_counter() - start)
+
+
 # --- what is held
 def alive(name) -> None:
     """Prints, for each graph of a step, what it takes and gives and its intermediates at their peak, beside the tensors eager saves."""
@@ -255,15 +282,21 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--inductor", action="store_true")
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--first", action="store_true")
     parser.add_argument("--alive", action="store_true")
     parser.add_argument("--whole", action="store_true", help="also steps that are one graph")
     parser.add_argument("--processor", action="store_true", help="with --threads 1")
     parser.add_argument("--optimizers", action="store_true")
     parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--begin", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.peak:
         return peak(*options.peak)
+    if options.begin:
+        return begin(*options.begin)
+    if options.first:
+        return first(options)
     if options.optimizers:
         return optimizers(options)
     names = options.only.split(",")
