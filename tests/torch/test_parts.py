@@ -119,6 +119,8 @@ def test_gradients_of_maxima(shape):
     drawn = [2, 3, 4][:rank], [5, 1, 2][:rank], normal(shape[0] if len(shape) == rank + 2 else 1, 3, rank).abs() % 1
     y, places = getattr(aten, f"fractional_max_pool{rank}d").default(x, *drawn)
     same(f"fractional_max_pool{rank}d", x, *drawn)
+    if len(shape) == 5:
+        same("fractional_max_pool3d", x[:0], *drawn[:2], drawn[2][:0])
     same(f"fractional_max_pool{rank}d_backward", normal(*y.shape), x, *drawn[:2], places)
 
 

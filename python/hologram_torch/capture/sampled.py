@@ -45,8 +45,11 @@ def _fractional(rank):
     def form(x, kernel, size, samples):
         kernel, size = (list(n) * (rank if len(n) == 1 else 1) for n in (kernel, size))
         image = x.shape[x.dim() - rank :]
-        if not all(type(n) is int for n in x.shape) or 0 in (*x.shape, *size) or math.prod(kernel) > _MOST_TAPS:
+        if not all(type(n) is int for n in x.shape) or 0 in (*image, *size) or math.prod(kernel) > _MOST_TAPS:
             return NotImplemented
+        if 0 in x.shape:
+            none = [*x.shape[: x.dim() - rank], *size]
+            return x.new_zeros(none), torch.zeros(none, dtype=torch.int64)
         lines = []  # for each axis the first places [batch, channels, count]
         for axis in range(rank):
             # Of a plane, in two dimensions, the last axis has the first sample.

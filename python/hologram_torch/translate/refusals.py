@@ -19,6 +19,8 @@ _LACK_HALVES = frozenset((  # of PyTorch 2.10 or later; every other one takes th
     "_cdist_forward", "_cdist_backward", "_pdist_forward", "avg_pool3d", "avg_pool3d_backward", "multi_margin_loss",
     "multilabel_margin_loss_forward", "polar", "polygamma", "round", "rrelu_with_noise", "special_airy_ai", "special_erfcx",
     "special_spherical_bessel_j0", "special_log_ndtr", "special_ndtri", "special_zeta", "_upsample_bilinear2d_aa",
+    *(f"special_{kind}{order}" for order in (0, 1) for kind in ("bessel_j", "bessel_y", "modified_bessel_i", "modified_bessel_k",
+                                                                "scaled_modified_bessel_k")),
 ))  # fmt: skip
 _EXACT = 1 << 16  # elements of operands that are made as they are
 _SHORT = 8  # axes of larger operands are cut to so many
