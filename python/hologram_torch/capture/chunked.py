@@ -9,8 +9,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 _MOST_CHUNKS = 16
-
-
 _MODULE = "torch.nn.modules.linear_cross_entropy"
 _LOOP = "_linear_cross_entropy_batch_chunked_accumulator"
 

@@ -6,17 +6,10 @@ import math
 import torch
 from torch._prims_common import suggest_memory_format
 
+from .forms import WIDE, known, widened
+
 aten = torch.ops.aten
-_WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 _MOST_TAPS = 36  # along one axis
-
-
-def _wide(x):
-    return x.to(_WIDE.get(x.dtype, x.dtype))
-
-
-def _known(*sizes) -> bool:
-    return all(type(n) is int for n in sizes)
 
 
 def _line(values, axis, rank):
@@ -36,7 +29,7 @@ def _adaptive_max(rank):
     def form(x, size):
         """Axis after axis from the last, each the first of the largest elements (the last NaN) of a line's windows."""
         image, size = x.shape[x.dim() - rank :], list(size)
-        if not _known(*x.shape, *size) or 0 in (*size, *x.shape) or x.dtype == torch.bool:
+        if not known(*x.shape, *size) or 0 in (*size, *x.shape) or x.dtype == torch.bool:
             return NotImplemented
         if all(n % count == 0 for n, count in zip(image, size, strict=True)):
             return NotImplemented  # which is plain pooling
@@ -74,11 +67,11 @@ def _largest(x, place, axis, n, count):
 def _adaptive_mean_backward(rank):
     def form(gradient, x):
         image, size = x.shape[x.dim() - rank :], gradient.shape[x.dim() - rank :]
-        if not _known(*x.shape, *gradient.shape) or 0 in size:
+        if not known(*x.shape, *gradient.shape) or 0 in size:
             return NotImplemented
         if 0 in x.shape:
             return torch.zeros_like(x)
-        y = _wide(gradient)
+        y = widened(gradient)
         for i in reversed(range(rank)):
             axis, n, count = x.dim() - rank + i, image[i], size[i]
             at = torch.arange(count)
@@ -127,7 +120,7 @@ def _antialiased(width, weigh):
     """Resizing with a filter that grows with the reduction (from `width` pixels), along one axis and then the other."""
 
     def form(x, size, align, scale_h=None, scale_w=None):
-        if not _known(*x.shape, *size) or x.dtype not in (torch.float32, torch.float64) or 0 in (*x.shape, *size):
+        if not known(*x.shape, *size) or x.dtype not in (torch.float32, torch.float64) or 0 in (*x.shape, *size):
             return NotImplemented
         y = x
         for axis, factor in ((2, scale_h), (3, scale_w)):  # rows first: whole lines are read
@@ -168,8 +161,8 @@ def _filtered(x, axis, n, count, scale, support, weigh):
 # --- padding
 def _replication_backward(rank):
     def form(gradient, x, padding):
-        y = _wide(gradient)
-        if not _known(*x.shape, *padding) or 0 in x.shape or 0 in gradient.shape:
+        y = widened(gradient)
+        if not known(*x.shape, *padding) or 0 in x.shape or 0 in gradient.shape:
             return NotImplemented
         for i in range(rank):
             low, high = padding[2 * i : 2 * i + 2]
@@ -234,7 +227,7 @@ def _pairs(n):
 
 def _pdist(x, p=2.0):
     """Norms of the differences of each two rows of [n, d], by the first and then the second."""
-    if not _known(*x.shape) or p in _QUICK:
+    if not known(*x.shape) or p in _QUICK:
         return NotImplemented
     if not _pairs(x.shape[0]) or not x.shape[1]:
         return x.new_zeros([_pairs(x.shape[0])])
@@ -243,7 +236,7 @@ def _pdist(x, p=2.0):
 
 
 def _pdist_backward(gradient, x, p, distance):
-    if not _known(*x.shape) or p in _QUICK:
+    if not known(*x.shape) or p in _QUICK:
         return NotImplemented
     n = x.shape[0]
     if not _pairs(n) or not x.shape[1]:
@@ -270,7 +263,7 @@ def _polygamma(n, x):
     if n > 8:
         return NotImplemented
     dtype = x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
-    x = _wide(x.to(dtype))
+    x = widened(x.to(dtype))
     turned = x < 0.5
     near = torch.where(turned, 1 - x, x)
     total = sum((near + k) ** -(n + 1) for k in range(9))
@@ -304,9 +297,9 @@ def _cotangent(n, x):
 
 def _frexp(x):
     """By the bits: a mantissa of [1/2, 1) and the exponent of 2; 0, infinities and NaN are their own mantissas, of exponent 0."""
-    if x.dtype not in (torch.float64, torch.float32, *_WIDE):
+    if x.dtype not in (torch.float64, torch.float32, *WIDE):
         return NotImplemented
-    wide = _wide(x)
+    wide = widened(x)
     whole, low, bias = (torch.int64, 52, 1022) if wide.dtype == torch.float64 else (torch.int32, 23, 126)
     small = wide.abs() < torch.finfo(wide.dtype).tiny
     bits = torch.where(small, wide * 2.0 ** (low + 1), wide).view(whole)
@@ -319,15 +312,15 @@ def _frexp(x):
 
 # --- what cells of recurrent layers are on a GPU
 def _with_biases(gates, biases):
-    return sum((_wide(b) for b in biases if b is not None), _wide(gates))
+    return sum((widened(b) for b in biases if b is not None), widened(gates))
 
 
 def _lstm_cell(input_gates, hidden_gates, cell, input_bias=None, hidden_bias=None):
     """The new output and cell, and the gates behind their functions, which the backward pass takes."""
-    gates = _with_biases(_wide(input_gates) + _wide(hidden_gates), (input_bias, hidden_bias))
+    gates = _with_biases(widened(input_gates) + widened(hidden_gates), (input_bias, hidden_bias))
     i, f, g, o = gates.chunk(4, 1)
     i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
-    new = f * _wide(cell) + i * g
+    new = f * widened(cell) + i * g
     out = (o * torch.tanh(new)).to(cell.dtype)
     return out, new.to(cell.dtype), torch.cat((i, f, g, o), 1).to(cell.dtype)
 
@@ -336,7 +329,7 @@ def _gru_cell(input_gates, hidden_gates, hidden, input_bias=None, hidden_bias=No
     """The new output, and what the backward pass takes: the gates, the old output and the hidden part of the new one."""
     ri, zi, ni = _with_biases(input_gates, (input_bias,)).chunk(3, 1)
     rh, zh, nh = _with_biases(hidden_gates, (hidden_bias,)).chunk(3, 1)
-    r, z, old = torch.sigmoid(ri + rh), torch.sigmoid(zi + zh), _wide(hidden)
+    r, z, old = torch.sigmoid(ri + rh), torch.sigmoid(zi + zh), widened(hidden)
     n = torch.tanh(ni + r * nh)
     return (n + z * (old - n)).to(hidden.dtype), torch.cat((r, z, n, old, nh), 1).to(hidden.dtype)
 
@@ -354,19 +347,19 @@ def _sum_of(gates, has_bias):
 
 def _lstm_cell_backward(grad_out, grad_new, cell, new, gates, has_bias):
     """Gradients of the gates before their functions, of the cell and of a bias."""
-    i, f, g, o = _wide(gates).chunk(4, 1)
-    grown = torch.tanh(_wide(new))
-    of_out = torch.zeros_like(grown) if grad_out is None else _wide(grad_out)
-    of_cell = of_out * o * (1 - grown * grown) + (0 if grad_new is None else _wide(grad_new))
-    parts = of_cell * g * i * (1 - i), of_cell * _wide(cell) * f * (1 - f), of_cell * i * (1 - g * g), of_out * grown * o * (1 - o)
+    i, f, g, o = widened(gates).chunk(4, 1)
+    grown = torch.tanh(widened(new))
+    of_out = torch.zeros_like(grown) if grad_out is None else widened(grad_out)
+    of_cell = of_out * o * (1 - grown * grown) + (0 if grad_new is None else widened(grad_new))
+    parts = of_cell * g * i * (1 - i), of_cell * widened(cell) * f * (1 - f), of_cell * i * (1 - g * g), of_out * grown * o * (1 - o)
     whole = torch.cat(parts, 1).to(gates.dtype)
     return whole, (of_cell * f).to(cell.dtype), _sum_of(whole, has_bias)
 
 
 def _gru_cell_backward(gradient, saved, has_bias):
     """Gradients of the input's and the hidden gates, of the old output, and of both biases."""
-    r, z, n, old, nh = _wide(saved).chunk(5, 1)
-    wide = _wide(gradient)
+    r, z, n, old, nh = widened(saved).chunk(5, 1)
+    wide = widened(gradient)
     of_n = wide * (1 - z) * (1 - n * n)
     of_r, of_z = of_n * nh * r * (1 - r), wide * (old - n) * z * (1 - z)
     given, hidden = (torch.cat((of_r, of_z, last), 1).to(saved.dtype) for last in (of_n, of_n * r))

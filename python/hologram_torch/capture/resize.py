@@ -8,9 +8,7 @@ import torch
 from torch._prims_common import suggest_memory_format
 
 from .. import runtimes
-
-_WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
-
+from .forms import widened
 
 _NAMES = ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
 
@@ -79,7 +77,7 @@ def _each(value, count):
 
 def bilinear(x, counts, align, factors):
     """The image x interpolated to counts[0] × counts[1] pixels, in x's memory format; factors: as given, or empty."""
-    y = x.to(_WIDE.get(x.dtype, x.dtype))
+    y = widened(x)
     for axis in (3, 2):
         y = _line(y, axis, counts[axis - 2], align, factors[axis - 2] if factors else None)
     return y.to(x.dtype).contiguous(memory_format=suggest_memory_format(x))

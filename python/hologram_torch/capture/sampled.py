@@ -7,8 +7,9 @@ import math
 import torch
 from torch._prims_common import suggest_memory_format
 
+from .forms import WIDE, known
+
 aten = torch.ops.aten
-_WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 _MOST_TAPS = 64
 
 
@@ -21,7 +22,7 @@ def _image(x, rank):
 def _max_backward(rank):
     def form(gradient, x, *rest):
         places = rest[-1]
-        wide = _WIDE.get(x.dtype, x.dtype)
+        wide = WIDE.get(x.dtype, x.dtype)
         zero = torch.zeros_like(_image(x, rank), dtype=wide, memory_format=torch.contiguous_format)
         out = zero.scatter_add(-1, _image(places, rank), _image(gradient, rank).to(wide)).reshape(x.shape).to(x.dtype)
         return out.contiguous(memory_format=suggest_memory_format(x)) if x.dim() > rank + 1 else out
@@ -45,7 +46,7 @@ def _fractional(rank):
     def form(x, kernel, size, samples):
         kernel, size = (list(n) * (rank if len(n) == 1 else 1) for n in (kernel, size))
         image = x.shape[x.dim() - rank :]
-        if not all(type(n) is int for n in x.shape) or 0 in (*image, *size) or math.prod(kernel) > _MOST_TAPS:
+        if not known(*x.shape) or 0 in (*image, *size) or math.prod(kernel) > _MOST_TAPS:
             return NotImplemented
         if 0 in x.shape:
             none = [*x.shape[: x.dim() - rank], *size]
@@ -129,7 +130,7 @@ def _each_tap(x, grid, mode, padding, align):
 
 def _takes(x, grid) -> bool:
     sizes = (*x.shape, *grid.shape)
-    return x.dtype in (torch.float32, torch.float64) and all(type(n) is int for n in sizes) and 0 not in sizes
+    return x.dtype in (torch.float32, torch.float64) and known(*sizes) and 0 not in sizes
 
 
 def _sampler(x, grid, mode, padding, align):

@@ -4,21 +4,16 @@ a tensor holds, an index leaves its range, which kernels tell."""
 
 import torch
 
+from .forms import WIDE, known, widened
+
 aten = torch.ops.aten
-_WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
-
-
 _MOST = 1 << 14  # elements in runs: of more PyTorch's kernel was measured faster
-
-
-def _known(*sizes) -> bool:
-    return all(type(n) is int for n in sizes)
 
 
 # --- places
 def _nonzero_static(x, *, size, fill_value=-1):
     """The coordinates of the first `size` elements that are not 0, and `fill_value` behind the last of them."""
-    if not _known(size, *x.shape) or size < 0 or x.is_complex():
+    if not known(size, *x.shape) or size < 0 or x.is_complex():
         return NotImplemented
     if x.dim() == 0 or 0 in (size, *x.shape):
         return torch.full([size, x.dim()], fill_value, dtype=torch.int64)
@@ -35,7 +30,7 @@ def _nonzero_static(x, *, size, fill_value=-1):
 
 def _repeat_interleave(repeats, *, output_size=None):
     """Each place of `repeats` as often as it says."""
-    if output_size is None or not _known(output_size, *repeats.shape) or repeats.dim() != 1 or 0 in repeats.shape:
+    if output_size is None or not known(output_size, *repeats.shape) or repeats.dim() != 1 or 0 in repeats.shape:
         return NotImplemented
     if output_size == 0:
         return NotImplemented
@@ -52,7 +47,7 @@ def _runs(data, lengths, offsets, axis, unsafe):
     if given is None or (lengths is not None and offsets is not None) or not data.is_floating_point() or not data.dim():
         return None
     axis = axis % data.dim()
-    fits = _known(*data.shape, *given.shape) and axis == given.dim() - 1 and given.shape[:-1] == data.shape[:axis]
+    fits = known(*data.shape, *given.shape) and axis == given.dim() - 1 and given.shape[:-1] == data.shape[:axis]
     if not fits or data.numel() > _MOST or 0 in (*data.shape, *given.shape) or (offsets is not None and given.shape[-1] < 2):
         return None
     given, n = given.to(torch.int64), data.shape[axis]
@@ -94,7 +89,7 @@ def _segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, a
         return NotImplemented
     axis = axis % data.dim()
     at, length = _over(found[0], data, axis).expand(data.shape), found[1]
-    m, x = length.shape[-1], data.to(_WIDE.get(data.dtype, data.dtype))
+    m, x = length.shape[-1], widened(data)
     start = _START[reduce] if initial is None else float(initial)
     y = _gathered(x, at, axis, m, start, _HOW[reduce]).narrow(axis, 0, m)
     if reduce == "mean":
@@ -109,7 +104,7 @@ def _segment_reduce_backward(gradient, output, data, reduce, *, lengths=None, of
         return NotImplemented
     axis = axis % data.dim()
     at, length = _over(found[0], data, axis).expand(data.shape), _over(found[1], data, axis)
-    m, wide = found[1].shape[-1], _WIDE.get(data.dtype, data.dtype)
+    m, wide = found[1].shape[-1], WIDE.get(data.dtype, data.dtype)
     x = data.to(wide)
 
     def here(y):
