@@ -120,6 +120,7 @@ std::string named(const Expr& e, const Method& method);
 /// "[batch, 384]".
 std::string named(const Shape& shape, const Method& method);
 
+/// Everything in an archive but the bytes of its tensors and sections, which it says the places of.
 struct Index {
   std::string producer;  ///< name and version of the program that wrote it
   std::vector<Section> sections;

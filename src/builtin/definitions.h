@@ -73,6 +73,7 @@ void build_matvec(ir::Graph& g, DType dtype, bool long_rows);
 /// the last stride is 1. Bit i of `flips`: dimension i runs backwards.
 void build_copy(ir::Graph& g, int bytes, int rank, bool last_contiguous, uint64_t flips = 0);
 
+/// A kernel that comes with the library: a name of its own, and what builds its graph.
 struct Definition {
   std::string name;
   std::function<void(ir::Graph&)> build;

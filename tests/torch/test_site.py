@@ -42,6 +42,10 @@ def test_generated_pages_hold_what_they_are_made_of(site):
     way = (site / "inside/way.html").read_text()
     for word in ("aten.addmm", "dot_general", "accumulator", "zeroinitializer", "reduce_max"):
         assert word in re.sub(r"<[^>]+>", "", way), word
+    assert re.search(r"slot \d+: \d+ KiB", way)  # the picture of an arena
+    rooms = {re.sub("/", "_", name) for name in re.findall(r"^\| `([\w/]+)` \|", (ROOT / "docs/layout.md").read_text(), re.M)
+             if (ROOT / "src" / name).is_dir()}  # fmt: skip
+    assert rooms == {page.stem for page in (site / "inside/rooms").glob("*.html")}
     assert "<svg" in (site / "layout.html").read_text()  # the diagrams are drawn, not left to a script
 
 

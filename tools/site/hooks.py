@@ -9,7 +9,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # the hooks are loaded by path
 
-from tools.site import c_reference, reference, way  # noqa: E402
+from tools.site import c_reference, reference, rooms, way  # noqa: E402
 
 _IN_DOCS = re.compile(r"\]\(docs/([^)]+)\)")
 _OUTSIDE = re.compile(r"\[`?([^\]`]+)`?\]\((?:\.\./(?!\w[\w-]*\.md)|examples/|tests/|tools/|bench/|js/|CONTRIBUTING)[^)]*\)")
@@ -31,7 +31,13 @@ _PAGES = {
     "reference/settings.md": reference.settings,
     "reference/operators.md": reference.operators,
     "inside/way.md": way.page,
+    **rooms.pages(),
 }
+
+
+def on_config(config):
+    """The rooms stand behind the other pages of the last part, in the order of the tree."""
+    list(config.nav[-1].values())[0].append({"The rooms": list(rooms.pages())})
 
 
 def on_files(files, config):

@@ -32,7 +32,7 @@ def hologram_torch() -> str:
     return _page("Python: `hologram_torch`", "Models of PyTorch.", names)
 
 
-def _table(head, rows) -> str:
+def table(head, rows) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in rows])
 
@@ -50,10 +50,10 @@ def settings() -> str:
         "## Environment variables",
         "One table in the library reads them (`src/base/settings.cpp`); this page is made of it. `off`, `no`, `false` and `0` turn a "
         "setting off. A value that is none of these is an error that names the variable.",
-        _table(("variable", "values", "default", "meaning"), variables),
+        table(("variable", "values", "default", "meaning"), variables),
         "## Options of `torch.compile`",
         '`torch.compile(model, backend="hologram", options={...})`.',
-        _table(("option", "default", "meaning"), fields),
+        table(("option", "default", "meaning"), fields),
     ])  # fmt: skip
 
 
@@ -62,7 +62,7 @@ _STATES = {"nograph": "nothing to compile", "fallback": "by PyTorch"}
 
 def operators() -> str:
     """By the results that bench/conformance/opinfo.py found and the tests hold."""
-    table: dict = defaultdict(dict)
+    found: dict = defaultdict(dict)
     head = None
     ways = []
     for line in (ROOT / "bench/conformance/opinfo_expected.txt").read_text().splitlines()[1:]:
@@ -71,14 +71,14 @@ def operators() -> str:
             ways.append(head)
         elif line.strip():
             state, _, name = line.partition(" ")
-            table[name.strip()][head] = _STATES.get(state, state)
-    counts = [f"{way}: {sum(v.get(way) == 'native' for v in table.values())} of {sum(way in v for v in table.values())} native"
+            found[name.strip()][head] = _STATES.get(state, state)
+    counts = [f"{way}: {sum(v.get(way) == 'native' for v in found.values())} of {sum(way in v for v in found.values())} native"
               for way in ways]  # fmt: skip
-    rows = [(f"`{name}`", *(found.get(way, "") for way in ways)) for name, found in sorted(table.items())]
+    rows = [(f"`{name}`", *(states.get(way, "") for way in ways)) for name, states in sorted(found.items())]
     return "\n\n".join([
         "# Operators",
         "PyTorch's own operator database, run through `torch.compile`: `native` means that no call into PyTorch was left. What PyTorch "
         "computes gives PyTorch's values: nothing fails because an operator is missing.",
         "\n".join(f"- {c}" for c in counts),
-        _table(("operator", *ways), rows),
+        table(("operator", *ways), rows),
     ])  # fmt: skip

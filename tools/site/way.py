@@ -28,6 +28,13 @@ explanation = hologram_torch.explain(model, x)
 print(explanation)
 explanation.save("plan.svg")
 '''
+# One with more intermediates than may lie in memory at once.
+_ENCODER = '''import torch
+import hologram_torch
+
+layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).eval()
+hologram_torch.explain(layer, torch.randn(4, 128, 64))
+'''
 _STAGES = "fx,graph,plan,atlas,llvm,asm"
 
 
@@ -50,6 +57,36 @@ def _found() -> dict:
         texts["canon"] = _run([sys.executable, "-m", "hologram", "graph", "canon", str(graph)])
         texts["explained"], texts["picture"] = said, Path(folder, "plan.svg").read_text()
         return {name: text.replace(folder + os.sep, "") for name, text in texts.items()}
+
+
+@functools.cache
+def _encoder_plan() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "layer.py").write_text(_ENCODER)
+        env = dict(os.environ, HOLOGRAM_DUMP="plan", HOLOGRAM_DUMP_DIR="dump", HOLOGRAM_CACHE_DIR="off")
+        _run([sys.executable, "layer.py"], cwd=folder, env=env)
+        return next(Path(folder, "dump").glob("*.plan.txt")).read_text()
+
+
+def memory_picture(plan: str) -> str:
+    """The arena of a plan's text as SVG: steps from left to right, bytes from bottom to top, a box for each intermediate."""
+    steps = [[int(slot) for slot in slots.split(",")] for slots in re.findall(r"^step \d+ .*?\(([\d, ]+)\)", plan, re.M)]
+    arena = re.findall(r"^slot (\d+) arena (\w+) \[([\d, ]+)\].* at (\d+)$", plan, re.M)
+    total = int(re.search(r"^arena (\d+) bytes", plan, re.M)[1])
+    wide, high = 62, 220
+    out = []
+    for slot, dtype, shape, offset in arena:
+        used = [number for number, slots in enumerate(steps) if int(slot) in slots]
+        size = int(re.sub(r"\D", "", dtype)) // 8
+        for dimension in shape.split(","):
+            size *= int(dimension)
+        x, width = used[0] * wide, (used[-1] - used[0] + 1) * wide
+        y, height = high * (1 - (int(offset) + size) / total), high * size / total
+        out.append(f'<rect x="{x}" y="{y:.1f}" width="{width}" height="{height:.1f}" rx="3" fill="currentColor" fill-opacity="0.12" '
+                   f'stroke="currentColor"/><text x="{x + width / 2}" y="{y + height / 2 + 4:.1f}">slot {slot}: {size // 1024} KiB</text>')
+    out += [f'<text x="{(number + 0.5) * wide}" y="{high + 16}">step {number}</text>' for number in range(len(steps))]
+    return (f'<svg viewBox="-2 -2 {len(steps) * wide + 4} {high + 26}" style="width: {len(steps) * wide}px; max-width: 100%" font-size="10" text-anchor="middle" '
+            f'font-family="sans-serif" fill="currentColor">{"".join(out)}</svg>')  # fmt: skip
 
 
 def _fence(text: str, language: str = "text") -> str:
@@ -102,6 +139,10 @@ def page() -> str:
         "`src/schedule` decides which values are computed together and where the rest lies in memory.",
         _fence(found["explained"]),
         '<figure class="plan" markdown="span">![The plan: kernels from top to bottom](plan.svg)</figure>',
+        "### Its memory",
+        "Intermediates share an arena; two that are never needed at once may have the same bytes (`src/schedule/memory.cpp`). "
+        "This one is of a whole encoder layer, four sequences of 128 tokens:",
+        f'<figure>{memory_picture(_encoder_plan())}</figure>',
         "## 5. An Atlas program",
         f"Kernel {kernel} is the product with its epilogue: what is loaded, what is summed over the row axis, and what is done "
         "to each sum before it is stored. The interpreter (`src/interp`) defines what it means; every backend runs the same text.",

@@ -8,6 +8,7 @@
 
 namespace hologram::cpu {
 
+/// What plans for this processor may rely on: panels of its registers' width, threads, costs.
 class CpuMachine final : public schedule::Machine {
  public:
   explicit CpuMachine(Target target) : target_(std::move(target)) {

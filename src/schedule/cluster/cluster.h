@@ -38,7 +38,7 @@ enum class ClusterKind : uint8_t {
 
 /// One future kernel (or host call). Loop: parallel axes, then row axes. Product: batch…, m, n,
 /// then k. Attention: batch…, query, value depth, then key, depth; its log-sum-exp is a member too.
-/// Gradients of attention, scatter, scan and sort: see lowering.h.
+/// Gradients of attention, scatter, scan and sort: see lower/kinds.h.
 struct Cluster {
   ClusterKind kind = ClusterKind::loop;
   std::vector<ClusterAxis> axes;

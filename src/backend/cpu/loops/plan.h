@@ -16,6 +16,7 @@ enum class LaneMode : uint8_t {
   row,       ///< along the last row axis
 };
 
+/// How a loop block becomes lanes, vectors and units.
 struct LoopPlan {
   LaneMode mode = LaneMode::scalar;
   int lanes = 1;
