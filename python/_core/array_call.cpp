@@ -174,6 +174,26 @@ class ArrayCall {
 
   const std::shared_ptr<Executable>& executable() const { return executable_; }
 
+  /// Computes what is kept of bound arrays, where no call has done so.
+  void keep() {
+    if (num_bound_ == 0 || num_symbols_ != 0 || executable_->runtime().device()) return;
+    runtime::Kept kept = executable_->kept();
+    if (std::ranges::find(kept, nullptr) == kept.end()) return;
+    std::vector<void*> inputs;
+    for (const Argument& a : arguments_)
+      if (a.kind != Kind::fixed)
+        inputs.push_back(a.kind == Kind::bound ? numpy::as_array(a.value.ptr())->data : nullptr);
+    std::vector<void*> none(results_.size());
+    Given results(none);
+    Executable::Arguments with{inputs.data(), nullptr, &kept};
+    with.only_kept = true;
+    nb::gil_scoped_release others;
+    auto frame = executable_->lease();
+    const runtime::Outcome outcome = executable_->run(with, results, nullptr, *frame);
+    executable_->give_back(std::move(frame));
+    if (outcome.status == 0 && outcome.faults == 0) executable_->keep(std::move(kept));
+  }
+
  private:
   static bool equal(PyObject* a, PyObject* b) {
     if (a == b) return true;
@@ -279,8 +299,10 @@ class ArrayCall {
       auto kept = num_bound_ ? executable_->kept() : runtime::Kept();
       const bool complete =
           std::ranges::all_of(kept, [](const auto& value) { return value != nullptr; });
-      outcome = executable_->run({inputs.data(), symbols.data(), num_bound_ ? &kept : nullptr},
-                                 results, nullptr, *frame);
+      Executable::Arguments with{inputs.data(), symbols.data(), num_bound_ ? &kept : nullptr};
+      const std::vector<uint8_t> all(kept.size(), 1);
+      if (num_bound_ && executable_->take_first()) with.passing = &all;
+      outcome = executable_->run(with, results, nullptr, *frame);
       executable_->give_back(std::move(frame));
       if (!complete && outcome.status == 0 && outcome.faults == 0)
         executable_->keep(std::move(kept));
@@ -346,6 +368,8 @@ void bind_array_call(nb::module_& m) {
            "executable"_a, "graph"_a, "arguments"_a, "results"_a, "guards"_a)
       .def("__call__", &ArrayCall::call, "arguments"_a, "out"_a = nb::none(),
            "The results as a list, or None when the arguments ask for another graph.")
+      .def("keep", &ArrayCall::keep,
+           "Computes what is kept of bound arrays, where no call has done so.")
       .def_prop_ro("executable", &ArrayCall::executable);
 }
 

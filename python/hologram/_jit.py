@@ -125,13 +125,14 @@ class Jitted:
 
     def reports(self) -> list[dict[str, Any]]:
         """What compiling did, by graph: operations before and after, kernels, milliseconds by stage."""
-        return [e.report for graphs in self._graphs.values() for compiled in graphs for e in compiled.executables]
+        return [call.executable.report for graphs in self._graphs.values() for compiled in graphs for call in compiled.calls]
 
     def finish(self) -> None:
-        """Compiles well what was compiled quickly, while calls go on."""
+        """Compiles well what was compiled quickly, and computes what is kept of constants, while calls go on."""
         self.unfinished = False
-        for executable in [e for graphs in [*self._graphs.values()] for compiled in [*graphs] for e in compiled.executables]:
-            executable.finish()
+        for call in [call for graphs in [*self._graphs.values()] for compiled in [*graphs] for call in compiled.calls]:
+            call.executable.finish()
+            call.keep()
 
     def stats(self) -> dict[str, dict[str, int]]:
         """`fallback_ops`: what NumPy computed, as no graph can: name -> calls."""
@@ -143,7 +144,7 @@ class Jitted:
     def dump(self, stage: str = "atlas") -> list[str]:
         """The kernels of the latest graph as text: "atlas", "llvm" or "asm"."""
         latest = next((graphs[0] for graphs in reversed(self._graphs.values()) if graphs), None)
-        return [] if latest is None else [text for executable in latest.executables for text in executable.dump(stage)]
+        return [] if latest is None else [text for call in latest.calls for text in call.executable.dump(stage)]
 
     def __repr__(self) -> str:
         count = sum(len(graphs) for graphs in self._graphs.values())
@@ -211,8 +212,8 @@ class _Compiled:
         self._scalars = [not shape for _, shape in results]
 
     @property
-    def executables(self) -> list[Any]:
-        return [self._call.executable]
+    def calls(self) -> list[Any]:
+        return [self._call]
 
     def call(self, leaves: tuple[Any, ...], out: Any) -> Optional[list[Any]]:
         return self._call(leaves + self._constants if self._constants else leaves, out)
@@ -237,8 +238,8 @@ class _Stepped:
         self.quick = plan.quick  # function(arguments) → what the traced one returns, or Parted
 
     @property
-    def executables(self) -> list[Any]:
-        return self._plan.executables
+    def calls(self) -> list[Any]:
+        return self._plan.calls
 
     def count(self) -> None:
         """Brings what NumPy was called for up to date."""

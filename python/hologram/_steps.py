@@ -376,8 +376,8 @@ class Plan:
             names[name] += count * calls
 
     @property
-    def executables(self) -> list[Any]:
-        return [step.call.executable for plan in (self, *self._others) for step in plan._steps if isinstance(step, Graph)]
+    def calls(self) -> list[Any]:
+        return [step.call for plan in (self, *self._others) for step in plan._steps if isinstance(step, Graph)]
 
     def follow(self, leaves: tuple[Any, ...], log: Log) -> Any:
         """The results' leaves; Mismatch."""

@@ -129,7 +129,7 @@ std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
   e->prepare();
   e->graphs_ = options.graphs;
   e->set_code(e->link(std::move(kernels), quality));
-  e->provisional_ = options.quickly;
+  e->provisional_ = e->fresh_ = options.quickly;
   report.ops_canonical = e->plan_.canonical_ops;
   report.kernels = static_cast<int>(e->plan_.programs.size());
   report.steps = static_cast<int>(e->plan_.steps.size());

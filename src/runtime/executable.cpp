@@ -447,8 +447,8 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   entry.stream = frame.stream;
   entry.sticky = arguments.queue ? arguments.faults : &faults;
   const std::shared_ptr<Tracer> tracer = runtime_->tracer();
-  int32_t status = arguments.observer || tracer
-                       ? run_steps(entry, *frame.prepared, frame, arguments.observer, tracer.get())
+  int32_t status = arguments.observer || tracer || arguments.only_kept
+                       ? run_steps(entry, *frame.prepared, frame, arguments, tracer.get())
                        : frame.code->launcher->run(entry, *frame.prepared);
   // What is kept from now on is read by calls on other queues.
   const bool waits = !arguments.queue || std::ranges::find(stale, 1) != stale.end();
@@ -458,11 +458,12 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
 }
 
 int32_t Executable::run_steps(CallFrame& entry, const Prepared& prepared, Frame& frame,
-                              Observer* observer, Tracer* tracer) {
+                              const Arguments& arguments, Tracer* tracer) {
+  Observer* const observer = arguments.observer;
   std::vector<Tracer::Span> spans;
   for (size_t s = 0; s < entry_steps_.size(); ++s) {
     const atlas::EntryStep& step = entry_steps_[s];
-    if (step.cached >= 0 && !entry.stale[step.cached]) continue;
+    if (step.cached >= 0 ? !entry.stale[step.cached] : arguments.only_kept) continue;
     if (observer) observer->begin(plan_.steps[s]);
     const auto start = Clock::now();
     const int32_t status = step.kernel < 0

@@ -150,10 +150,15 @@ class Executable : public std::enable_shared_from_this<Executable> {
     /// By cache entry: whether what is computed for it is for this call alone, and stays null in
     /// `kept`. It then shares the arena's memory. Null: none.
     const std::vector<uint8_t>* passing = nullptr;
+    /// Nothing runs but the steps that compute what is missing in `kept`. On the host.
+    bool only_kept = false;
   };
   /// Compiles well what was compiled quickly, for calls that begin from then on. Nothing to do for
   /// other executables. Throws as compile() does; the executable stays as it was then.
   void finish();
+  /// True once, of an executable that was compiled quickly: what its first call computes to be kept
+  /// may as well pass, as fresh memory for it takes longer than to compute it again.
+  bool take_first() { return fresh_.exchange(false); }
 
   /// Runs once, to the end of its last step. `frame` outlives the call's use of slot addresses. On
   /// a device, operands and results in host memory are copied to and from it.
@@ -219,8 +224,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   void prepare();
   void set_code(std::shared_ptr<const Code> code);
   void size(Frame& frame) const;
-  int32_t run_steps(CallFrame& entry, const Prepared& prepared, Frame& frame, Observer* observer,
-                    Tracer* tracer);
+  int32_t run_steps(CallFrame& entry, const Prepared& prepared, Frame& frame,
+                    const Arguments& arguments, Tracer* tracer);
   void bind(Frame& frame, int slot, void* address) const;
 
   std::shared_ptr<Runtime> runtime_;
@@ -229,7 +234,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   std::vector<atlas::EntryStep> entry_steps_;  // by step
   std::shared_ptr<const Code> code_;  // guarded by mutex_, as idle_, whose frames are for it
   std::optional<bool> graphs_;
-  std::atomic<bool> provisional_{false};
+  std::atomic<bool> provisional_{false}, fresh_{false};
   size_t plan_bytes_ = 0, code_bytes_ = 0;  // as the runtime counts them
   size_t num_buffers_ = 0, num_arguments_ = 0;
   std::vector<std::vector<size_t>> uses_;  // by slot: positions in Frame::buffers

@@ -90,6 +90,12 @@ def compare_convolution():
     assert [np.isfinite(y).all() for y in first] == [True, False] and [r["compiled"] for r in call.reports()] == [0]
     call.finish()
     assert all(np.array_equal(call(x)[0], y, equal_nan=True) for x, y in zip((plain, special), first, strict=True))
+    once = hologram.from_onnx(path)._function
+    once(plain)
+    (compiled,) = once._flat
+    assert compiled.calls[0].executable.cached_bytes == 0  # packed weights are for one call
+    once.finish()
+    assert compiled.calls[0].executable.cached_bytes > 0 and np.array_equal(once(plain)[0], first[0])
 
 
 @pytest.mark.parametrize("isa", ISAS)
