@@ -27,22 +27,11 @@ void delinearize(const Shape& shape, size_t first, size_t last, Expr n, Index& o
   }
 }
 
-}  // namespace
-
-Index substitute(const Index& index, const AxisMap& map) {
-  Index out;
-  for (const Expr& e : index)
-    out.push_back(e.substitute([&](const Atom& a) -> std::optional<Expr> {
-      if (a.kind != Atom::Kind::axis) return std::nullopt;
-      auto it = map.find(a.id);
-      return it == map.end() ? std::nullopt : std::optional(it->second);
-    }));
-  return out;
-}
-
-Index through_reshape(const Shape& from, const Shape& to, const Index& index) {
-  Index out(from.size());
-  size_t i = 0, j = 0;  // the groups [i, i1) of `to` and [j, j1) of `from` hold the same elements
+// Calls f(i, i1, j, j1) for the groups [i, i1) of `to` and [j, j1) of `from` that hold the same
+// elements.
+template <class F>
+void for_each_group(const Shape& from, const Shape& to, const F& f) {
+  size_t i = 0, j = 0;
   while (i < to.size() || j < from.size()) {
     size_t i1 = i, j1 = j;
     Expr a(1), b(1);
@@ -63,14 +52,67 @@ Index through_reshape(const Shape& from, const Shape& to, const Index& index) {
       } else
         break;
     }
-    if (i1 - i == 1 && j1 - j == 1) {
-      out[j] = index[i];
-    } else {
-      Expr n = linear(to, index, i, i1);
-      if (j1 > j) delinearize(from, j, j1, n, out);
-    }
+    f(i, i1, j, j1);
     i = i1;
     j = j1;
+  }
+}
+
+// Writes the coordinates [in_from.first, in_from.second) of `from` to out.
+void through_group(const Shape& from, const Shape& to, std::pair<size_t, size_t> in_to,
+                   std::pair<size_t, size_t> in_from, const Index& index, Index& out) {
+  const auto [i, i1] = in_to;
+  const auto [j, j1] = in_from;
+  if (i1 - i == 1 && j1 - j == 1) {
+    out[j] = index[i];
+  } else if (j1 > j) {
+    delinearize(from, j, j1, linear(to, index, i, i1), out);
+  }
+}
+
+}  // namespace
+
+Index substitute(const Index& index, const AxisMap& map) {
+  Index out;
+  for (const Expr& e : index)
+    out.push_back(e.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind != Atom::Kind::axis) return std::nullopt;
+      auto it = map.find(a.id);
+      return it == map.end() ? std::nullopt : std::optional(it->second);
+    }));
+  return out;
+}
+
+Index through_reshape(const Shape& from, const Shape& to, const Index& index) {
+  Index out(from.size());
+  for_each_group(from, to, [&](size_t i, size_t i1, size_t j, size_t j1) {
+    through_group(from, to, {i, i1}, {j, j1}, index, out);
+  });
+  return out;
+}
+
+Reshaping::Reshaping(const Shape& from, const Shape& to) : from_(from), to_(to) {
+  for_each_group(from, to, [&](size_t i, size_t i1, size_t j, size_t j1) {
+    groups_.push_back({i, i1, j, j1, {}});
+  });
+}
+
+Index Reshaping::operator()(const Index& index) {
+  Index out(from_.size());
+  for (Group& g : groups_) {
+    const auto at = [](auto& x, size_t i) { return x.begin() + static_cast<ptrdiff_t>(i); };
+    if (g.to_end - g.to_begin == 1 && g.from_end - g.from_begin == 1) {
+      out[g.from_begin] = index[g.to_begin];
+      continue;
+    }
+    auto [entry, fresh] =
+        g.known.try_emplace(Index(at(index, g.to_begin), at(index, g.to_end)));
+    if (fresh) {
+      through_group(from_, to_, {g.to_begin, g.to_end}, {g.from_begin, g.from_end}, index, out);
+      entry->second.assign(at(out, g.from_begin), at(out, g.from_end));
+    } else {
+      std::ranges::copy(entry->second, at(out, g.from_begin));
+    }
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.h"
@@ -19,6 +20,30 @@ Index substitute(const Index& index, const AxisMap& map);
 /// Coordinates in a tensor of shape `from` of the element that stands at `index` of its reshape to
 /// `to`.
 Index through_reshape(const Shape& from, const Shape& to, const Index& index);
+
+/// through_reshape of many indices: what a group of coordinates becomes is found once. The shapes
+/// outlive it.
+class Reshaping {
+ public:
+  Reshaping(const Shape& from, const Shape& to);
+  Index operator()(const Index& index);
+
+ private:
+  struct Hash {
+    size_t operator()(const Index& index) const {
+      size_t h = 0;
+      for (const Expr& e : index) h = h * 31 + e.hash();
+      return h;
+    }
+  };
+  struct Group {
+    size_t to_begin, to_end, from_begin, from_end;
+    std::unordered_map<Index, Index, Hash> known;
+  };
+
+  const Shape &from_, &to_;
+  std::vector<Group> groups_;
+};
 
 /// Coordinates of operand `input` that an element-wise or movement node reads for its element
 /// `index` (concat: relative to that part; pad: may lie outside). Not for take and heavier

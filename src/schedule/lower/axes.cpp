@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <unordered_map>
 #include <vector>
 
 #include "schedule/lower/compared_axes.h"
@@ -92,38 +93,50 @@ bool interleaves(const LoopBlock& loop, int64_t least_lanes) {
   return stores == 1;
 }
 
+// The quotients and remainders in a block's expressions, each once, in the order of the block.
+std::vector<const Atom*> quotients_of(LoopBlock& loop) {
+  std::vector<const Atom*> out;
+  std::unordered_map<uint64_t, const Atom*> seen;
+  for_each_expr(loop, [&](Expr& e) {
+    if (!e.has_axes()) return;
+    e.any_atom([&](const Atom& a) {
+      if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
+      const auto [it, fresh] = seen.try_emplace(a.hash, &a);
+      if (fresh || compare(*it->second, a) != 0) out.push_back(&a);
+      return false;
+    });
+  });
+  return out;
+}
+
 // A constant by which some expression divides axis k whole, or 0; an innermost axis keeps `lanes`.
-int64_t wanted_split(LoopBlock& loop, size_t k, bool runs, int64_t lanes) {
+int64_t wanted_split(const LoopBlock& loop, const std::vector<const Atom*>& quotients, size_t k,
+                     bool runs, int64_t lanes) {
   const Expr& extent = loop.axes[k].extent;
   bool innermost = k + 1 == loop.axes.size() || k + 1 == static_cast<size_t>(loop.parallel_rank);
-  int64_t found = 0;
-  auto test = [&](const Atom& a) {
-    if (a.kind != Atom::Kind::floor_div && a.kind != Atom::Kind::mod) return false;
-    auto along = a.a->linear_in_axis(static_cast<int>(k));
-    if (!along || !along->first.is(1) || !along->second.is_const() || !a.b->is_const())
-      return false;
-    if (!along->second.is(0) && !(innermost && runs)) return false;
-    int64_t d = a.b->constant_value();
+  for (const Atom* a : quotients) {
+    auto along = a->a->linear_in_axis(static_cast<int>(k));
+    if (!along || !along->first.is(1) || !along->second.is_const() || !a->b->is_const()) continue;
+    if (!along->second.is(0) && !(innermost && runs)) continue;
+    int64_t d = a->b->constant_value();
     if (d <= 1 || (innermost && d < lanes && !(runs && d <= 4)) || !extent.exact_div(Expr(d)))
-      return false;
-    found = d;
-    return true;
-  };
-  for_each_expr(loop, [&](Expr& e) {
-    if (found == 0) e.any_atom(test);
-  });
-  return found;
+      continue;
+    return d;
+  }
+  return 0;
 }
 
 // `runs`: cut short runs off the innermost axis too.
 bool split_once(LoopBlock& loop, bool runs, int64_t lanes) {
   if (loop.axes.size() >= 12) return false;
+  const std::vector<const Atom*> quotients = quotients_of(loop);
+  if (quotients.empty()) return false;
   for (size_t k = 0; k < loop.axes.size(); ++k) {
     if (shapes_others(loop, k)) continue;
     // A scan runs along one axis.
     if (loop.axes[k].kind == AxisKind::row && loop.stages.back().kind == atlas::StageKind::scan)
       continue;
-    int64_t d = wanted_split(loop, k, runs, lanes);
+    int64_t d = wanted_split(loop, quotients, k, runs, lanes);
     if (d == 0) continue;
     Expr outer = *loop.axes[k].extent.exact_div(Expr(d));
     AxisKind kind = loop.axes[k].kind;

@@ -202,13 +202,18 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
     return out;
   }
   if (v->is(Op::dot_general)) return sum(v, index, guard);
-  if (ir::is_movement(v->op)) return value(v->input(), input_index(v, 0, index), guard);
+  if (ir::is_movement(v->op)) return value(v->input(), moved(v, index), guard);
   if (!ir::is_elementwise(v->op))
     fail(ErrorCode::internal, "schedule: {} reached where an expression is expected",
          ir::name_of(v->op));
   Val out = elementwise(v, index, guard);
   if (on_compute) on_compute(v, unbounded(index), out);
   return out;
+}
+
+Index Emitter::moved(Value v, const Index& index) {
+  if (!v->is(Op::reshape)) return input_index(v, 0, index);
+  return reshapes_.try_emplace(v, v->input()->shape, v->shape).first->second(index);
 }
 
 Val Emitter::sum(Value dot, const Index& index, Val guard) {

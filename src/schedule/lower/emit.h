@@ -82,6 +82,8 @@ class Emitter {
   /// nextafter among the f16 or bf16 numbers, which are not f32's neighbours.
   atlas::Val next_half(atlas::Val x, atlas::Val y);
   atlas::Val load(int slot, const Index& index, atlas::Val guard);
+  /// input_index of the only operand of a movement node.
+  Index moved(ir::Value v, const Index& index);
 
   struct Key {
     ir::Value node;
@@ -99,6 +101,7 @@ class Emitter {
   std::function<bool(ir::Value)> is_buffered_;
   Local local_;
   std::unordered_map<Key, atlas::Val, KeyHash> memo_;
+  std::unordered_map<ir::Value, Reshaping> reshapes_;
 };
 
 }  // namespace hologram::schedule
