@@ -85,7 +85,8 @@ def memory_picture(plan: str) -> str:
         out.append(f'<rect x="{x}" y="{y:.1f}" width="{width}" height="{height:.1f}" rx="3" fill="currentColor" fill-opacity="0.12" '
                    f'stroke="currentColor"/><text x="{x + width / 2}" y="{y + height / 2 + 4:.1f}">slot {slot}: {size // 1024} KiB</text>')
     out += [f'<text x="{(number + 0.5) * wide}" y="{high + 16}">step {number}</text>' for number in range(len(steps))]
-    return (f'<svg viewBox="-2 -2 {len(steps) * wide + 4} {high + 26}" style="width: {len(steps) * wide}px; max-width: 100%" font-size="10" text-anchor="middle" '
+    width = len(steps) * wide
+    return (f'<svg viewBox="-2 -2 {width + 4} {high + 26}" style="width: {width}px; max-width: 100%" font-size="10" text-anchor="middle" '
             f'font-family="sans-serif" fill="currentColor">{"".join(out)}</svg>')  # fmt: skip
 
 
