@@ -8,10 +8,9 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from hologram import _core, _creation, _dump, _selection, _steps
+from hologram import _core, _dump, _steps
 from hologram._registry import HOOKS
-from hologram._straight import Parted
-from hologram.trace import Array, Dim, TraceError
+from hologram.trace import Array, Dim, Parted, TraceError
 
 __all__ = ["Jitted", "TraceError", "jit"]
 
@@ -91,7 +90,9 @@ class Jitted:
                 return compiled.finish(results, out)
         traced = next((leaf for leaf in flat if isinstance(leaf, Array)), None)
         if traced is not None and out is None:  # called by a function that is traced: part of that
-            return _creation.seen(self._function, traced.tracer)(*args, **kwargs)
+            from hologram._creation import seen
+
+            return seen(self._function, traced.tracer)(*args, **kwargs)
         compiled = _compile(self._function, structure, flat, self._options, self._names, self._recorder)
         self.unfinished = self._options["quickly"]
         results = compiled.call(flat, out)
@@ -171,12 +172,22 @@ def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]
     values: list[Any] = []
     nesting = _flatten(returned, values)
     for i, value in enumerate(values):
-        value = int(value) if isinstance(value, Dim) else _selection.chosen(value)
+        if type(value) is not Array:
+            value = int(value) if isinstance(value, Dim) else _settled(value)
         if isinstance(value, Array) and value.tracer is not tracer:
             raise TraceError("hologram.jit: a value of another trace was returned")
-        value = _creation.plain(HOOKS["by_numpy"](value) if type(tracer) is _steps.Recorder else value)
+        if type(tracer) is _steps.Recorder:
+            value = _settled(HOOKS["by_numpy"](value))
         values[i] = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
     return tracer, nesting, values
+
+
+def _settled(value: Any) -> Any:
+    """What a program of NumPy returns, without what only tracing knows."""
+    from hologram._creation import plain
+    from hologram._selection import chosen
+
+    return plain(chosen(value))
 
 
 def _compile(function: Any, structure: Any, leaves: Any, options: Any, names: collections.Counter[str], recorder: Any) -> Any:

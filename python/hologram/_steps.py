@@ -18,12 +18,8 @@ from typing import Any, Callable, Optional, Sequence
 import numpy as np
 
 from hologram import _core
-from hologram._creation import plain, seen
-from hologram._prepared import lists, numbers, ufunc_of
 from hologram._registry import FUNCTIONS, HOOKS
-from hologram._selection import chosen
-from hologram._straight import AGAIN, straight
-from hologram.trace import Array, Dim, TraceError, Tracer, Unknown
+from hologram.trace import AGAIN, Array, Dim, TraceError, Tracer, Unknown
 
 __all__ = ["Recorder", "Ref", "decode", "flatten", "unflatten"]
 
@@ -212,6 +208,8 @@ class Recorder(Tracer):
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Calls the function with the stand-ins."""
+        from hologram._creation import seen
+
         return seen(function, self)(*args, **kwargs)
 
     def check(self) -> None:
@@ -238,6 +236,8 @@ class Recorder(Tracer):
         step.work = work_of(self.graph)
         if step.work == 1 and len(outputs) == 1 and not self.guards:
             places = [*range(self.leaves), *self.inputs]
+            from hologram._prepared import ufunc_of
+
             step.ufunc = ufunc_of(str(self.graph), [s for s, pattern in zip(places, self.patterns) if pattern[0] != "fixed"])
         self.environment += [None] * len(outputs)
         step.run(None, self.environment, self.hints, None)
@@ -269,6 +269,8 @@ class Recorder(Tracer):
 
     def host(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Calls NumPy now and in every later call; stand-ins for what it gives."""
+        from hologram._selection import chosen
+
         args, kwargs = chosen(args), {key: chosen(value) for key, value in kwargs.items()}
         operands: list[Array] = []
         _find_arrays((args, kwargs), operands)
@@ -356,6 +358,9 @@ class Plan:
         NumPy."""
         if self._written:
             return
+        from hologram._prepared import lists, numbers
+        from hologram._straight import straight
+
         own = any(type(value) is Ref and value.slot < self._leaves for value in self._results)
         graphs = [step for step in self._steps if isinstance(step, Graph)]
         light = sum(step.work for step in graphs) <= 1
@@ -522,6 +527,8 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Stateful):
         return Ref(value._slot)
     if isinstance(value, np.ndarray):
+        from hologram._creation import plain
+
         return plain(value)
     if type(value) in (tuple, list):
         return type(value)([_encode(part) for part in value])

@@ -12,18 +12,9 @@ import numpy as np
 
 from hologram import _core
 from hologram._prepared import SMALL
+from hologram.trace import AGAIN, Parted
 
-__all__ = ["AGAIN", "Parted", "straight"]
-
-AGAIN = object()  # in what NumPy has given: computed anew where it is asked for
-
-
-class Parted(Exception):
-    """The arguments, or values that NumPy gave, are not those of the plan. `given`: what NumPy gave until then, for objects to
-    go on with; None where the first steps are for other arguments."""
-
-    def __init__(self, given: Optional[list[Any]] = None) -> None:
-        self.given = given
+__all__ = ["straight"]
 
 
 def as_array(value: Any) -> Any:

@@ -15,11 +15,22 @@ from hologram._graph import contiguous_strides as strides
 from hologram._graph import numel as product
 from hologram._registry import FUNCTIONS, HOOKS
 
-__all__ = ["Array", "Dim", "TraceError", "Tracer", "product", "strides"]
+__all__ = ["AGAIN", "Array", "Dim", "Parted", "TraceError", "Tracer", "product", "strides"]
 
 
 class TraceError(TypeError):
     """A traced function asked for what tracing does not know or support."""
+
+
+AGAIN = object()  # in what NumPy has given: computed anew where it is asked for
+
+
+class Parted(Exception):
+    """The arguments, or values that NumPy gave, are not those of the plan. `given`: what NumPy gave until then, for objects to
+    go on with; None where the first steps are for other arguments."""
+
+    def __init__(self, given: Optional[list[Any]] = None) -> None:
+        self.given = given
 
 
 _NAMES = {"bool": "b8", "bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64"}

@@ -7,6 +7,7 @@ such an archive calls it, and imports neither the package `onnx` nor the operato
 number of threads, and trusted as the kernels beside it are: the folder is this user's alone."""
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -49,22 +50,36 @@ def find(source, options, quantize):
         runtime, file = _core.shared_runtime(None), identity(source)
     except OSError:  # reading the model says it better
         return Kept()
-    name = _core.fingerprint(repr((file, _own(), runtime.code_key, sorted(options.items()), quantize)).encode())
-    names = [f"onnx {name} {i}" for i in range(MOST)] if runtime.cache_place(name) else []
-    kept = Kept(source, file, names)
-    kept.open(runtime)
+    place = runtime.cache_place("onnx")
+    if place is None:
+        return Kept(source, file)
+    kept = Kept(source, file, lambda: _names(repr((file, _own(), runtime.code_key, sorted(options.items()), quantize))))
+    with contextlib.suppress(OSError):  # no folder yet
+        if any(len(name) == 2 for name in os.listdir(os.path.dirname(os.path.dirname(place)))):
+            kept.open(runtime)
     return kept
+
+
+def _names(what):
+    name = _core.fingerprint(what.encode())
+    return [f"onnx {name} {i}" for i in range(MOST)]
 
 
 class Kept:
     """The archives of a file. graphs: those that are there, what sizes they are for and their methods; then also inputs (Inputs),
     outputs (names) and name."""
 
-    def __init__(self, source=None, file=None, names=()):
+    def __init__(self, source=None, file=None, names=None):
         self.graphs, self.tried = [], set()
-        self.source, self.file, self.names = source, file, list(names)
+        self.source, self.file, self._named = source, file, names
+        self.wanted = names is not None  # whether further archives are
         self.inputs, self.outputs, self.name = None, None, None
         self._writing = None  # the last thread
+
+    @functools.cached_property
+    def names(self):
+        """Those of archives that are not there."""
+        return self._named()
 
     def open(self, runtime):
         places = [(name, runtime.cache_place(name)) for name in self.names]
@@ -88,6 +103,7 @@ class Kept:
             self.graphs.append((said["sizes"], method))
             self.inputs = [Input(name, _dtype(dtype), dims) for name, dtype, dims in said["inputs"]]
             self.outputs, self.name = said["outputs"], said["name"]
+        self.wanted = bool(self.names)
 
     @staticmethod
     def _still(files):
@@ -123,7 +139,7 @@ class Kept:
 
     def _to_be_written(self, model, arrays):
         """The sizes that a further archive would be for; None: nothing is to be written."""
-        if not self.names or any(spec.dims is None or spec.sequence or spec.optional for spec in model._inputs):
+        if not self.wanted or any(spec.dims is None or spec.sequence or spec.optional for spec in model._inputs):
             return None
         sizes = self._sizes(model._inputs, arrays)
         ones = frozenset(name for name, n in sizes.items() if n == 1)
@@ -131,7 +147,7 @@ class Kept:
             return None
         self.tried.add(ones)
         if any(model.stats().values()):  # steps between graphs have no place in an archive
-            self.names = []
+            self.wanted = False
             return None
         return sizes
 
@@ -143,7 +159,7 @@ class Kept:
             if sizes is not None:
                 self._write(model, sizes)
         except Exception:  # the call has its results: what no archive can hold, or no disk, is traced in each process
-            self.names = []
+            self.wanted = False
 
     def finish(self):
         """Waits until what was called is written."""
@@ -175,6 +191,7 @@ class Kept:
             except NotImplementedError:
                 continue
             self.names.pop(0)
+            self.wanted = bool(self.names)
             runtime.cache_placed(os.path.getsize(path))
             return
 

@@ -78,7 +78,7 @@ class Model:
             with _uncollected():
                 from hologram.onnx.read import Reading
 
-                self._reading = Reading(*self._arguments, quickly=bool(self._kept.names))
+                self._reading = Reading(*self._arguments, quickly=self._kept.wanted)
         return self._reading
 
     graph = property(lambda self: self._read().graph)

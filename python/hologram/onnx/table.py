@@ -5,7 +5,7 @@ the values are known (of dtype object for sizes that are open), lists for sequen
 results are, in order: of the same kinds, or nodes of the graph."""
 
 import importlib
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 FAMILIES = (  # modules with rows: those first that most models use
     "pointwise", "products", "shapes", "convolution", "pooling", "norms", "reductions", "casts", "indexing", "ordering", "resize", "images",
@@ -15,23 +15,19 @@ STRINGS = "strings"  # domain of rows in place of the standard's where an operan
 ROWS: dict[tuple[str, str], list["Row"]] = {}
 
 
-class Row(NamedTuple):
+class Row:
     """One operator over a range of opsets.
 
     known: positions of operands whose values the lowering needs. sizes: whether it computes with open sizes as it does with
     numbers. fold: whether it may be computed at once where all operands are known. host: NumPy computes it, between graphs.
     scope: it has graphs among its attributes, and takes the values of the graph around before its operands."""
 
-    name: str
-    domain: str
-    since: int
-    until: Optional[int]
-    lower: Callable[..., Any]
-    known: tuple[int, ...]
-    sizes: bool
-    fold: bool
-    host: bool
-    scope: bool
+    def __init__(
+        self, name: str, domain: str, since: int, until: Optional[int], lower: Callable[..., Any], known: tuple[int, ...],
+        sizes: bool, fold: bool, host: bool, scope: bool,
+    ) -> None:  # fmt: skip
+        self.name, self.domain, self.since, self.until, self.lower = name, domain, since, until, lower
+        self.known, self.sizes, self.fold, self.host, self.scope = known, sizes, fold, host, scope
 
 
 def operator(*names, since=1, until=None, domain="", known=(), sizes=False, fold=True, host=False, scope=False):
