@@ -162,6 +162,38 @@ const int64_t* BodyRunner::positions(const Step& s, int64_t n, int64_t rows) {
   return at;
 }
 
+// to[r * n + l] = from[l * step + r], in squares that stay in registers.
+void turn_over(uint32_t* to, const uint32_t* from, int64_t n, int64_t rows, int64_t step) {
+  using Four [[gnu::vector_size(16)]] = uint32_t;
+  constexpr int64_t side = 4;
+  const int64_t n_end = n / side * side, rows_end = rows / side * side;
+  for (int64_t l = 0; l < n_end; l += side) {
+    for (int64_t r = 0; r < rows_end; r += side) {
+      Four a, b, c, d;
+      std::memcpy(&a, from + (l + 0) * step + r, sizeof a);
+      std::memcpy(&b, from + (l + 1) * step + r, sizeof b);
+      std::memcpy(&c, from + (l + 2) * step + r, sizeof c);
+      std::memcpy(&d, from + (l + 3) * step + r, sizeof d);
+      const Four ac_low = __builtin_shufflevector(a, c, 0, 4, 1, 5);
+      const Four ac_high = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+      const Four bd_low = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+      const Four bd_high = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+      a = __builtin_shufflevector(ac_low, bd_low, 0, 4, 1, 5);
+      b = __builtin_shufflevector(ac_low, bd_low, 2, 6, 3, 7);
+      c = __builtin_shufflevector(ac_high, bd_high, 0, 4, 1, 5);
+      d = __builtin_shufflevector(ac_high, bd_high, 2, 6, 3, 7);
+      std::memcpy(to + (r + 0) * n + l, &a, sizeof a);
+      std::memcpy(to + (r + 1) * n + l, &b, sizeof b);
+      std::memcpy(to + (r + 2) * n + l, &c, sizeof c);
+      std::memcpy(to + (r + 3) * n + l, &d, sizeof d);
+    }
+    for (int64_t r = rows_end; r < rows; ++r)
+      for (int64_t k = l; k < l + side; ++k) to[r * n + k] = from[k * step + r];
+  }
+  for (int64_t l = n_end; l < n; ++l)
+    for (int64_t r = 0; r < rows; ++r) to[r * n + l] = from[l * step + r];
+}
+
 // Without guards. The inner loop is the one with the smaller step.
 void BodyRunner::load_rows(const Step& s, const char* base, int64_t n, int64_t rows) {
   const Line line = Indices::value(s.at, numbers_.data());
@@ -169,6 +201,8 @@ void BodyRunner::load_rows(const Step& s, const char* base, int64_t n, int64_t r
     auto* to = reinterpret_cast<T*>(home(s));
     const T* from = reinterpret_cast<const T*>(base) + line.at;
     const int64_t step = line.step, down = s.row_step;
+    if constexpr (sizeof(T) == 4)
+      if (down == 1 && std::abs(step) > 1) return turn_over(to, from, n, rows, step);
     if (std::abs(down) < std::abs(step)) {
       for (int64_t l = 0; l < n; ++l)
         for (int64_t r = 0; r < rows; ++r) to[r * n + l] = from[l * step + r * down];
