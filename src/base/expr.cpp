@@ -2,13 +2,14 @@
 #include "base/expr.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "base/error.h"
-#include "base/expr_format.h"
-#include "base/expr_range.h"
+#include "base/expr_parts.h"
 
 namespace hologram {
+
+using namespace expr_parts;
 
 struct Expr::Poly {
   std::vector<Term> terms;
@@ -48,42 +49,10 @@ int64_t add_checked(int64_t a, int64_t b) {
   return r;
 }
 
-int64_t wrapping_mul(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-
-int64_t wrapping_sub(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-}
-
-int64_t floor_div_value(int64_t a, int64_t b) {
-  if (b == 0) return 0;
-  if (b == -1) return wrapping_sub(0, a);
-  int64_t q = a / b;
-  return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
-}
-
 // No sane index needs more; parsers meet insane ones.
 void require_few(size_t terms) {
   require(terms <= 1 << 12, "size arithmetic: an expression of {} terms", terms);
 }
-
-AtomRef make_atom(Atom::Kind kind, int id, const Expr* a, const Expr* b) {
-  auto atom = std::make_shared<Atom>();
-  atom->kind = kind;
-  atom->id = id;
-  uint64_t h = mix(static_cast<uint64_t>(kind) + 1, static_cast<uint64_t>(id));
-  if (a) atom->a = std::make_shared<const Expr>(*a);
-  if (b) atom->b = std::make_shared<const Expr>(*b);
-  if (kind != Atom::Kind::axis && kind != Atom::Kind::value) {
-    if (a) h = mix(h, a->hash());
-    if (b) h = mix(h, b->hash());
-  }
-  atom->hash = h;
-  return atom;
-}
-
-Expr atom_expr(AtomRef atom) { return Expr::from_terms(0, {Term{1, {std::move(atom)}}}); }
 
 int compare_atoms(const std::vector<AtomRef>& x, const std::vector<AtomRef>& y) {
   if (x.size() != y.size()) return x.size() < y.size() ? -1 : 1;
@@ -93,17 +62,6 @@ int compare_atoms(const std::vector<AtomRef>& x, const std::vector<AtomRef>& y) 
 }
 
 bool less_terms(const Term& x, const Term& y) { return compare_atoms(x.atoms, y.atoms) < 0; }
-
-int compare_exprs(const Expr& x, const Expr& y) {
-  auto tx = x.terms(), ty = y.terms();
-  if (tx.size() != ty.size()) return tx.size() < ty.size() ? -1 : 1;
-  for (size_t i = 0; i < tx.size(); ++i) {
-    if (int c = compare_atoms(tx[i].atoms, ty[i].atoms)) return c;
-    if (tx[i].coefficient != ty[i].coefficient)
-      return tx[i].coefficient < ty[i].coefficient ? -1 : 1;
-  }
-  return x.constant() == y.constant() ? 0 : x.constant() < y.constant() ? -1 : 1;
-}
 
 bool less_atoms(const AtomRef& x, const AtomRef& y) { return compare(*x, *y) < 0; }
 
@@ -155,6 +113,32 @@ std::optional<Expr> recombine(std::vector<Term>& terms) {
 }
 
 }  // namespace
+
+AtomRef expr_parts::make_atom(Atom::Kind kind, int id, const Expr* a, const Expr* b) {
+  auto atom = std::make_shared<Atom>();
+  atom->kind = kind;
+  atom->id = id;
+  uint64_t h = mix(static_cast<uint64_t>(kind) + 1, static_cast<uint64_t>(id));
+  if (a) atom->a = std::make_shared<const Expr>(*a);
+  if (b) atom->b = std::make_shared<const Expr>(*b);
+  if (kind != Atom::Kind::axis && kind != Atom::Kind::value) {
+    if (a) h = mix(h, a->hash());
+    if (b) h = mix(h, b->hash());
+  }
+  atom->hash = h;
+  return atom;
+}
+
+int expr_parts::compare_exprs(const Expr& x, const Expr& y) {
+  auto tx = x.terms(), ty = y.terms();
+  if (tx.size() != ty.size()) return tx.size() < ty.size() ? -1 : 1;
+  for (size_t i = 0; i < tx.size(); ++i) {
+    if (int c = compare_atoms(tx[i].atoms, ty[i].atoms)) return c;
+    if (tx[i].coefficient != ty[i].coefficient)
+      return tx[i].coefficient < ty[i].coefficient ? -1 : 1;
+  }
+  return x.constant() == y.constant() ? 0 : x.constant() < y.constant() ? -1 : 1;
+}
 
 int compare(const Atom& x, const Atom& y) {
   if (&x == &y) return 0;
@@ -331,145 +315,6 @@ Expr Expr::operator*(const Expr& other) const {
       all.push_back(std::move(t));
     }
   return from_terms(mul_checked(constant_, other.constant_), std::move(all));
-}
-
-namespace {
-
-// t / d for a monomial d.
-std::optional<Term> divide_term(const Term& t, int64_t c, std::span<const AtomRef> atoms) {
-  if (c == 0 || t.coefficient % c != 0) return std::nullopt;
-  Term q{t.coefficient / c, t.atoms};
-  for (const AtomRef& a : atoms) {
-    auto it = std::find_if(q.atoms.begin(), q.atoms.end(),
-                           [&](const AtomRef& x) { return compare(*x, *a) == 0; });
-    if (it == q.atoms.end()) return std::nullopt;
-    q.atoms.erase(it);
-  }
-  return q;
-}
-
-struct Split {
-  Expr quotient, rest;
-};
-
-// e = d * quotient + rest with every term of rest not divisible by the monomial d.
-Split split_by(const Expr& e, const Expr& d) {
-  int64_t c = d.constant();
-  std::span<const AtomRef> atoms;
-  if (!d.is_const()) {
-    if (d.terms().size() != 1 || c != 0) {  // a sum: only whole multiples are seen
-      if (e == d) return {Expr(1), Expr(0)};
-      return {Expr(0), e};
-    }
-    c = d.terms()[0].coefficient;
-    atoms = d.terms()[0].atoms;
-  }
-  std::vector<Term> q, r;
-  r.reserve(e.terms().size());
-  for (const Term& t : e.terms()) {
-    if (auto x = divide_term(t, c, atoms))
-      q.push_back(std::move(*x));
-    else
-      r.push_back(t);
-  }
-  int64_t qc = 0, rc = e.constant();
-  if (atoms.empty()) {
-    qc = floor_div_value(rc, c);
-    rc = wrapping_sub(rc, wrapping_mul(qc, c));
-  }
-  if (q.empty() && qc == 0) return {Expr(0), e};
-  return {Expr::from_terms(qc, std::move(q)), Expr::from_terms(rc, std::move(r))};
-}
-
-int64_t gcd_of_terms(const Expr& e, int64_t g) {
-  for (const Term& t : e.terms()) g = std::gcd(g, t.coefficient);
-  return g;
-}
-
-Expr divide_terms_by(const Expr& e, int64_t g) {
-  std::vector<Term> terms(e.terms().begin(), e.terms().end());
-  for (Term& t : terms) t.coefficient /= g;
-  return Expr::from_terms(floor_div_value(e.constant(), g), std::move(terms));
-}
-
-bool within(const Expr& r, const Expr& d) {
-  if (!provably_nonnegative(r)) return false;
-  if (d.is_const())
-    if (const auto most = number_bound(r, true)) return *most < d.constant();
-  return provably_less(r, d);
-}
-
-}  // namespace
-
-std::optional<Expr> Expr::exact_div(const Expr& d) const {
-  if (*this == d) return Expr(1);
-  if (!d.is_const() && (d.terms().size() != 1 || d.constant() != 0)) return std::nullopt;
-  if (d.is(0)) return std::nullopt;
-  Split s = split_by(*this, d);
-  return s.rest.is(0) ? std::optional(s.quotient) : std::nullopt;
-}
-
-namespace {
-
-void check_divisor(const Expr& b) {
-  bool bad = b.is_const() ? b.constant_value() < 0 : provably_nonnegative(-b);
-  require(!bad, "size arithmetic: the divisor {} is negative", b);
-}
-
-}  // namespace
-
-Expr floor_div(const Expr& a, const Expr& b) {
-  check_divisor(b);
-  if (b.is(1)) return a;
-  if (a.is_const() && b.is_const())
-    return Expr(floor_div_value(a.constant_value(), b.constant_value()));
-  if (b.is(0)) return Expr(0);
-  Split s = split_by(a, b);
-  if (within(s.rest, b)) return s.quotient;
-  Expr r = s.rest, d = b;
-  if (d.is_const()) {
-    if (int64_t g = gcd_of_terms(r, d.constant_value()); g > 1) {
-      r = divide_terms_by(r, g);
-      d = Expr(d.constant_value() / g);
-      if (d.is(1) || within(r, d)) return s.quotient + floor_div(r, d);
-    }
-  }
-  if (const Atom* x = r.as_atom(); x && x->kind == Atom::Kind::floor_div)
-    return s.quotient + floor_div(*x->a, *x->b * d);
-  return s.quotient + atom_expr(make_atom(Atom::Kind::floor_div, 0, &r, &d));
-}
-
-Expr mod(const Expr& a, const Expr& b) {
-  check_divisor(b);
-  if (b.is(1) || b.is(0)) return Expr(0);
-  if (a.is_const() && b.is_const()) return a - b * floor_div(a, b);
-  const Expr r = split_by(a, b).rest;
-  const Expr& d = b;
-  if (within(r, d)) return r;
-  if (d.is_const()) {
-    int64_t g = gcd_of_terms(r, d.constant_value());
-    if (g > 1 && r.constant() % g == 0)
-      return Expr(g) * mod(divide_terms_by(r, g), Expr(d.constant_value() / g));
-  }
-  if (const Atom* x = r.as_atom(); x && x->kind == Atom::Kind::mod && x->b->exact_div(d))
-    return mod(*x->a, d);
-  return atom_expr(make_atom(Atom::Kind::mod, 0, &r, &d));
-}
-
-Expr ceil_div(const Expr& a, const Expr& b) { return floor_div(a + b - Expr(1), b); }
-
-Expr min(const Expr& a, const Expr& b) {
-  if (provably_nonnegative(b - a)) return a;
-  if (provably_nonnegative(a - b)) return b;
-  bool ordered = compare_exprs(a, b) <= 0;
-  return atom_expr(make_atom(Atom::Kind::min, 0, ordered ? &a : &b, ordered ? &b : &a));
-}
-
-Expr max(const Expr& a, const Expr& b) {
-  if (provably_nonnegative(b - a)) return b;
-  if (provably_nonnegative(a - b)) return a;
-  bool ordered = compare_exprs(a, b) <= 0;
-  return atom_expr(make_atom(Atom::Kind::max, 0, ordered ? &a : &b, ordered ? &b : &a));
 }
 
 bool Expr::any_atom(const std::function<bool(const Atom&)>& test) const {
