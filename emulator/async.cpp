@@ -56,6 +56,7 @@ void Machine::State::complete(Mbarrier& b) {
 }
 
 uint32_t Machine::State::use_mbarrier(Warp& w, const Instr& i, uint32_t on) {
+  begin_accesses();
   const std::string& how = i.mods.empty() ? i.op : i.mods[0];
   const int first = std::countr_zero(on);
   auto address_of = [&](const Operand& o, int l) {
@@ -159,6 +160,7 @@ void Machine::State::begin_copy(Warp& w, const Instr& i, uint32_t on) {
 }
 
 void Machine::State::run_copy(const Copy& c) {
+  begin_accesses();
   at = c.instr;
   const Actor me{c.agent, false, c.number, &c.known, nullptr};
   const TensorMap& map = c.map;

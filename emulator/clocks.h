@@ -43,6 +43,7 @@ struct Stamp {
   uint32_t agent = 0;  ///< the first of them
   uint32_t mask = 0;   ///< 0: nobody
   uint32_t clock = 0;
+  bool operator==(const Stamp&) const = default;
 };
 
 /// What is known of a byte: who wrote and read it last.
@@ -53,6 +54,7 @@ struct Shadow {
   bool many_readers = false;  ///< of more warps than `readers` has, before barrier `many_barrier`
   bool barrier = false;       ///< of an mbarrier
   uint32_t many_barrier = 0;
+  bool operator==(const Shadow&) const = default;
 };
 
 }  // namespace ptx

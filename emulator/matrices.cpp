@@ -63,11 +63,16 @@ void Machine::State::multiply(Warp& w, const Instr& i, uint32_t on) {
   auto b = [&](int k, int column) {
     return half(8 + static_cast<size_t>(k / 8), column * 4 + k % 8 / 2, k % 2);
   };
+  double left[16][16], right[8][16];
+  for (int k = 0; k < 16; ++k) {
+    for (int row = 0; row < 16; ++row) left[row][k] = a(row, k);
+    for (int column = 0; column < 8; ++column) right[column][k] = b(k, column);
+  }
   float out[16][8];
   for (int row = 0; row < 16; ++row)
     for (int column = 0; column < 8; ++column) {
       double products[16];
-      for (int k = 0; k < 16; ++k) products[k] = a(row, k) * b(k, column);
+      for (int k = 0; k < 16; ++k) products[k] = left[row][k] * right[column][k];
       const int lane = row % 8 * 4 + column / 2;
       const auto number = static_cast<size_t>(row / 8 * 2 + column % 2);
       const auto bits = static_cast<uint32_t>(value(w, i.operands[10 + number], lane));

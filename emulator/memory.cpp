@@ -55,26 +55,41 @@ Machine::State::Place Machine::State::place(const Warp& w, const Instr& i, const
 }
 
 Shadow& Machine::State::shadow(uint64_t address) {
-  auto& page = pages[address >> 12];
-  if (page.empty()) page.resize(4096);
-  return page[address & 4095];
+  auto& [number, page] = last_page;
+  if (!page || number != address >> 12) {
+    number = address >> 12;
+    page = &pages[number];
+    if (page->empty()) page->resize(4096);
+  }
+  return (*page)[address & 4095];
 }
 
 // Whether what was done is behind what `me` does now.
 bool Machine::State::ordered(const Stamp& s, const Actor& me) const {
   if (s.cta != cta) return false;
-  bool all = true;
-  each_lane(s.mask, [&](int n) {
-    const uint32_t agent = s.agent + static_cast<uint32_t>(n);
+  for (uint32_t mask = s.mask; mask; mask &= mask - 1) {
+    const uint32_t agent = s.agent + static_cast<uint32_t>(std::countr_zero(mask));
     const bool own = me.thread && agent == me.agent;
-    all =
-        all && (own || s.clock <= (*me.known)[agent] || (me.more && s.clock <= (*me.more)[agent]));
-  });
-  return all;
+    if (!own && s.clock > (*me.known)[agent] && !(me.more && s.clock <= (*me.more)[agent]))
+      return false;
+  }
+  return true;
 }
 
 void Machine::State::note(Shadow& s, bool writes, const Actor& me, const char* where,
                           uint32_t thread) {
+  if (noted.known && noted.writes == writes && noted.by == me && noted.before == s) {
+    s = noted.after;
+    return;
+  }
+  noted = {false, writes, me, s, {}};
+  judge(s, writes, me, where, thread);
+  noted.after = s;
+  noted.known = true;
+}
+
+void Machine::State::judge(Shadow& s, bool writes, const Actor& me, const char* where,
+                           uint32_t thread) {
   if (s.run != run) {
     s = {};
     s.run = run;
@@ -181,6 +196,7 @@ void Machine::State::access(Warp& w, const Instr& i, const Place& p, int lane, i
 }
 
 void Machine::State::load(Warp& w, const Instr& i, uint32_t on) {
+  begin_accesses();
   const int bytes = i.type.bits / 8;
   const Operand& base = i.operands.back();
   for (int v = 0; v < i.vector; ++v) free_check(w, i.operands[static_cast<size_t>(v)].reg);
@@ -207,6 +223,7 @@ void Machine::State::load(Warp& w, const Instr& i, uint32_t on) {
 }
 
 void Machine::State::store(Warp& w, const Instr& i, uint32_t on) {
+  begin_accesses();
   const int bytes = i.type.bits / 8;
   for (size_t v = 1; v < i.operands.size(); ++v)
     if (i.operands[v].reg >= 0) read_check(w, i.operands[v].reg, on);
@@ -222,6 +239,7 @@ void Machine::State::store(Warp& w, const Instr& i, uint32_t on) {
 
 // ldmatrix.x1, x2 or x4: lane 8 n + r gives the address of row r of matrix n.
 void Machine::State::load_matrices(Warp& w, const Instr& i, uint32_t on) {
+  begin_accesses();
   whole_warp(w, on);
   const size_t count = i.has("x4") ? 4 : i.has("x2") ? 2 : 1;
   if (!i.has("m8n8") || i.type.bits != 16 || i.operands.size() != count + 1)

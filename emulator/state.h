@@ -107,6 +107,14 @@ struct Actor {
   const Clocks* known;
   const Clocks* more;
   uint32_t mask = 1;  ///< agents from the first on
+  bool operator==(const Actor&) const = default;
+};
+
+/// What one access made of a byte's past.
+struct Noted {
+  bool known = false, writes = false;
+  Actor by;
+  Shadow before, after;
 };
 
 struct Machine::State {
@@ -119,6 +127,8 @@ struct Machine::State {
   std::mt19937_64 chance;
   uint64_t executed = 0, run = 0;
   std::unordered_map<uint64_t, std::vector<Shadow>> pages;
+  std::pair<uint64_t, std::vector<Shadow>*> last_page{};
+  Noted noted;
 
   // Of the launch and of the CTA that runs:
   const Launch* launch = nullptr;
@@ -172,7 +182,11 @@ struct Machine::State {
   Place place(const Warp& w, const Instr& i, const Operand& base, int lane) const;
   Shadow& shadow(uint64_t address);
   bool ordered(const Stamp& s, const Actor& me) const;
+  /// An access to a byte: a fault if it races. Of an instruction's bytes most have the same past,
+  /// so what became of the last one is kept until the next instruction, begin_accesses().
   void note(Shadow& s, bool writes, const Actor& me, const char* where, uint32_t thread);
+  void judge(Shadow& s, bool writes, const Actor& me, const char* where, uint32_t thread);
+  void begin_accesses() { noted.known = false; }
   template <class F>
   void access(Warp& w, const Instr& i, const Place& p, int lane, int bytes, bool writes, F&& f);
   void load(Warp& w, const Instr& i, uint32_t on);

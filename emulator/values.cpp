@@ -27,11 +27,14 @@ double f64(u64 v) { return std::bit_cast<double>(v); }
 // Arithmetic gives one NaN.
 u64 bits(float x) { return std::isnan(x) ? 0x7fffffffu : std::bit_cast<uint32_t>(x); }
 u64 bits(double x) { return std::bit_cast<u64>(x); }
+// 2^n, a normal number.
+double power(int n) { return std::bit_cast<double>(static_cast<u64>(n + 1023) << 52); }
+
 double half(u64 v) {
   const int sign = v >> 15 & 1, exponent = v >> 10 & 31, mantissa = v & 1023;
   double x = exponent == 31 ? (mantissa ? NAN : INFINITY)
-             : exponent     ? std::ldexp(1024 + mantissa, exponent - 25)
-                            : std::ldexp(mantissa, -24);
+             : exponent     ? (1024 + mantissa) * power(exponent - 25)
+                            : mantissa * power(-24);
   return sign ? -x : x;
 }
 u64 half_bits(double x) {  // of an f32 or f64, rounded to nearest even
@@ -428,13 +431,15 @@ float tensor_sum(const double* products, int count, float c) {
   int exponent = 0;
   std::frexp(largest, &exponent);  // largest < 2^exponent
   const int unit = exponent - 24 - 2;
-  auto cut = [&](double x) { return std::trunc(std::ldexp(x, -unit)); };
-  double sum = cut(static_cast<double>(c));
-  for (int k = 0; k < count; ++k) sum += cut(products[k]);
-  if (sum == 0) return 0;
+  const double scale = power(-unit);
+  auto cut = [&](double x) { return static_cast<int64_t>(x * scale); };  // less than 2^26
+  int64_t units = cut(static_cast<double>(c));
+  for (int k = 0; k < count; ++k) units += cut(products[k]);
+  if (units == 0) return 0;
+  const auto sum = static_cast<double>(units);
   std::frexp(sum, &exponent);
   const int last = std::max(exponent - 24, -149 - unit);
-  return static_cast<float>(std::ldexp(std::trunc(std::ldexp(sum, -last)), last + unit));
+  return static_cast<float>(std::trunc(sum * power(-last)) * power(last + unit));
 }
 
 bool compute(const Instr& i, const uint64_t* const* a, uint32_t on, uint64_t* out) {

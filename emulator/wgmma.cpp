@@ -163,6 +163,7 @@ bool Machine::State::may_run(const Warpgroup& g) const {
 }
 
 void Machine::State::run_product(uint32_t group) {
+  begin_accesses();
   Warpgroup& g = groups[group];
   const Product p = std::move(g.products.front());
   g.products.pop_front();
