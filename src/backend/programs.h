@@ -48,4 +48,11 @@ inline Kernel program_kernel(std::shared_ptr<const atlas::Program> program) {
   return {code, Expr(1), Expr(1), Expr(1), std::move(program)};
 }
 
+/// The same of what atlas::encode wrote, with elementary functions as sequences.
+inline Kernel stored_program(std::string_view code) {
+  auto program = std::make_shared<atlas::Program>(atlas::decode(code));
+  atlas::expand_math(*program);
+  return program_kernel(std::move(program));
+}
+
 }  // namespace hologram

@@ -26,6 +26,21 @@ Value* common(Function& k, LaneValue x, int lanes, bool vector) {
   return vector ? splat(k, x, lanes) : x.v;
 }
 
+// Adds x to what there is so far, or multiplies by it.
+void join(Scope& scope, LaneValue& total, LaneValue x, bool multiply) {
+  Function& k = scope.function();
+  scope.seek();
+  if (!total) {
+    total = x;
+    return;
+  }
+  const bool vector = total.varying || x.varying;
+  const int lanes = scope.lanes();
+  Value *a = common(k, total, lanes, vector), *b = common(k, x, lanes, vector);
+  total = {multiply ? k.ir.CreateMul(a, b, "", false, true) : k.ir.CreateAdd(a, b, "", false, true),
+           vector};
+}
+
 }  // namespace
 
 struct IndexEmitter::Split {
@@ -102,23 +117,11 @@ LaneValue IndexEmitter::linear(Scope& scope, const Expr& e) {
 }
 
 LaneValue IndexEmitter::sum(Scope& scope, const Expr& e) {
-  Function& k = scope.function();
   Split parts =
       scope.depth() > 0 ? split(scope, e) : Split{Expr(e.constant()), e - Expr(e.constant())};
   LaneValue total;
-  auto add = [&](LaneValue x) {
-    scope.seek();
-    if (!total) {
-      total = x;
-      return;
-    }
-    bool vector = total.varying || x.varying;
-    int lanes = scope.lanes();
-    Value *a = common(k, total, lanes, vector), *b = common(k, x, lanes, vector);
-    total = {k.ir.CreateAdd(a, b, "", false, true), vector};
-  };
-  for (const Term& t : parts.inner.terms()) add(product(scope, t));
-  if (!parts.outer.is(0)) add(emit(scope, parts.outer));
+  for (const Term& t : parts.inner.terms()) join(scope, total, product(scope, t), false);
+  if (!parts.outer.is(0)) join(scope, total, emit(scope, parts.outer), false);
   return total;
 }
 
@@ -129,17 +132,7 @@ LaneValue IndexEmitter::product(Scope& scope, const Term& t) {
   for (const AtomRef& a : t.atoms)
     (scope.depth() > 0 && depth_of(scope, *a) < scope.depth() ? outer.atoms : inner).push_back(a);
   LaneValue total;
-  auto multiply = [&](LaneValue x) {
-    scope.seek();
-    if (!total) {
-      total = x;
-      return;
-    }
-    bool vector = total.varying || x.varying;
-    int lanes = scope.lanes();
-    Value *a = common(k, total, lanes, vector), *b = common(k, x, lanes, vector);
-    total = {k.ir.CreateMul(a, b, "", false, true), vector};
-  };
+  auto multiply = [&](LaneValue x) { join(scope, total, x, true); };
   for (const AtomRef& a : inner) multiply(atom(scope, *a));
   if (!outer.atoms.empty())
     multiply(emit(scope, Expr::from_terms(0, {outer})));

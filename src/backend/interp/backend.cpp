@@ -51,9 +51,7 @@ class InterpBackend : public Backend {
   }
 
   Kernel load(const atlas::Program&, std::string_view code) const override {
-    auto program = std::make_shared<atlas::Program>(atlas::decode(code));
-    atlas::expand_math(*program);
-    return program_kernel(std::move(program));
+    return stored_program(code);
   }
 
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,

@@ -92,9 +92,7 @@ class NullBackend final : public Backend {
     return atlas::encode(program);
   }
   Kernel load(const atlas::Program&, std::string_view code) const override {
-    auto program = std::make_shared<atlas::Program>(atlas::decode(code));
-    atlas::expand_math(*program);
-    return program_kernel(std::move(program));
+    return stored_program(code);
   }
   std::unique_ptr<Launcher> launcher(std::span<const atlas::EntryStep> steps,
                                      std::span<const std::shared_ptr<const Kernel>> kernels,

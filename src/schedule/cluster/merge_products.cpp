@@ -72,34 +72,50 @@ bool put_together(const std::vector<Parts>& parts, AxisMap& solved) {
   return true;
 }
 
+// The axes of a read as expressions over those of the product's result.
+std::optional<AxisMap> solve(const Index& read, const Member& m) {
+  const auto found = invert(read, m.index, Shape(m.node->shape.begin(), m.node->shape.end()));
+  if (!found) return std::nullopt;
+  return AxisMap(found->begin(), found->end());
+}
+
+// The consumer's axes as expressions over the product's, by what it reads of it (`solved`); nothing
+// if two reads disagree, or an axis stands in none.
+template <class Solved>
+std::optional<AxisMap> axes_by_reads(const Clustering& clustering, const Cluster& product,
+                                     const Cluster& consumer, const Solved& solved) {
+  AxisMap map;
+  bool ok = true;
+  clustering.for_each_access(consumer, [&](Value v, const Index& read) {
+    const Member* m = product.find(v);
+    if (!m || !ok) return;
+    const std::optional<AxisMap> axes = solved(*m, read);
+    ok = axes.has_value();
+    if (!ok) return;
+    for (const auto& [id, e] : *axes) {
+      auto [it, added] = map.emplace(id, e);
+      ok = ok && (added || it->second == e);
+    }
+  });
+  if (!ok || map.size() != consumer.axes.size()) return std::nullopt;
+  return map;
+}
+
 }  // namespace
 
 bool Clustering::merge_epilogue(const Cluster& a, const Cluster& b, Cluster& out) const {
   if (b.has_rows()) return false;
-  AxisMap map;  // axes of the consumer → expressions over the product's axes
-  bool ok = true;
-  for_each_access(b, [&](Value v, const Index& read) {
-    const Member* m = a.find(v);
-    if (!m || !ok) return;
-    Shape extents(m->node->shape.begin(), m->node->shape.end());
-    Index coordinates = read;
-    const std::vector<Parts> apart = take_apart(coordinates, next_axis_);
-    auto found = invert(coordinates, m->index, extents);
-    AxisMap solved;
-    if (found) solved.insert(found->begin(), found->end());
-    if (!found || m->node->is(Op::attention_lse) || !put_together(apart, solved)) {
-      ok = false;
-      return;
-    }
-    for (auto& [id, e] : solved) {
-      auto [it, added] = map.emplace(id, e);
-      if (!added && !(it->second == e)) ok = false;
-    }
-  });
-  if (!ok || map.size() != b.axes.size()) return false;
+  const auto map =
+      axes_by_reads(*this, a, b, [&](const Member& m, Index read) -> std::optional<AxisMap> {
+        const std::vector<Parts> apart = take_apart(read, next_axis_);
+        std::optional<AxisMap> solved = solve(read, m);
+        if (!solved || m.node->is(Op::attention_lse) || !put_together(apart, *solved)) return {};
+        return solved;
+      });
+  if (!map) return false;
   out = a;
   out.cost = a.cost + b.cost;
-  append_members(out.members, b.members, map);
+  append_members(out.members, b.members, *map);
   return true;
 }
 
@@ -232,35 +248,24 @@ bool Clustering::merge_tail(int producer, int consumer) {
     return false;
   auto rows = axes_of(b, true);
   if (!fit_together(a, b) || rows.size() != 1 || !may_have_tail(a)) return false;
-  AxisMap map;  // axes of the consumer → expressions over the product's axes
-  bool ok = true;
-  for_each_access(b, [&](Value v, const Index& read) {
-    const Member* m = a.find(v);
-    if (!m || !ok) return;
-    Shape extents(m->node->shape.begin(), m->node->shape.end());
-    auto solved = invert(read, m->index, extents);
-    ok = solved.has_value();
-    if (!ok) return;
-    for (auto& [id, e] : *solved) {
-      auto [it, added] = map.emplace(id, e);
-      if (!added && !(it->second == e)) ok = false;
-    }
-  });
+  const auto map =
+      axes_by_reads(*this, a, b, [](const Member& m, const Index& read) { return solve(read, m); });
   const ClusterAxis& n = a.axes[a.axes.size() - 2];
-  if (!ok || map.size() != b.axes.size() || !(rows[0].extent == n.extent)) return false;
-  for (const auto& [id, e] : map) {
+  if (!map || !(rows[0].extent == n.extent)) return false;
+  for (const auto& [id, e] : *map) {
     if ((id == rows[0].id) ? !(e == as_expr(n)) : e.has_axis(n.id)) return false;
   }
   if (path_around(producer, consumer)) return false;
+  bool ok = true;
   for_each_access(b, [&](Value v, const Index& read) {
     const Member* m = a.find(v);
     const Shape strides = m ? contiguous_strides(v->shape) : Shape();
-    ok = ok && (!m || offset_of(substitute(read, map), strides) == offset_of(m->index, strides));
+    ok = ok && (!m || offset_of(substitute(read, *map), strides) == offset_of(m->index, strides));
   });
   if (!ok) return false;  // the same elements by other words, which nothing could tell from others
   Cluster out = a;
   out.cost = a.cost + b.cost;
-  append_members(out.tail, b.members, map);
+  append_members(out.tail, b.members, *map);
   // Lanes run along the columns: what others gave a layout has to lie so.
   auto along = [&](const Index& index, const Shape& strides, const ClusterAxis& axis) {
     auto part = offset_of(index, strides).linear_in_axis(axis.id);

@@ -5,9 +5,10 @@
 // two of each; the others multiply.
 #include "backend/cuda/attention/group_tiles.h"
 
-#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/Intrinsics.h>
 
 #include "backend/cuda/warp.h"
+#include "backend/cuda/warpgroups.h"
 #include "codegen/nest.h"
 
 namespace hologram::cuda {
@@ -24,50 +25,27 @@ GroupTiles::GroupTiles(CudaFunction& k, const GroupsPlan& plan, bool exact)
       exact_(exact) {}
 
 void GroupTiles::run() {
-  Scope& root = k_.root();
-  root.seek();
+  k_.root().seek();
   base_ = async_.memory();
-  llvm::BasicBlock *make = k_.block("make"), *ready = k_.block("ready"),
-                   *produce = k_.block("produce"), *consume = k_.block("consume"),
-                   *done = k_.block("done");
-  Value* first = ir_.CreateICmpEQ(k_.thread(), number(0));
-  ir_.CreateCondBr(first, make, ready);
-  ir_.SetInsertPoint(make);
-  for (const AttentionKind kind : attention_kinds)
-    for (int s = 0; s < (kind == queries_kind ? 1 : GroupsShape::slots); ++s) {
-      async_.make_barrier(full(kind, number(s)), 1);
-      async_.make_barrier(empty(kind, number(s)), 4 * shape_.groups);  // of each warp
-    }
-  async_.fence_barriers();
-  ir_.CreateBr(ready);
-  ir_.SetInsertPoint(ready);
-  root.move_to(ready);
-  ir_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
-  // The same in all lanes of a warp, and known to be.
-  Value* which = shuffle(ir_, ir_.CreateLShr(k_.thread(), 7), number(0), false);
-  stride_ = ir_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, {}, {});
-  tiles_ = ir_.CreateTrunc(k_.total(), ir_.getInt32Ty());
-  ir_.CreateCondBr(ir_.CreateICmpEQ(which, number(0)), produce, consume);
-  const bool three = shape_.groups == most_groups;
-  ir_.SetInsertPoint(produce);
-  {
-    Scope producer(root, true);
-    async_.keep_registers(three ? 32 : 40, true);
-    emit_if(producer, first, [&](Scope& one) { bring_tiles(one); });
-    producer.seek();
-    ir_.CreateBr(done);
-  }
-  ir_.SetInsertPoint(consume);
-  {
-    Scope consumer(root, true);
-    async_.keep_registers(three ? 160 : 232, false);
-    group_ = ir_.CreateSub(which, number(1));
+  auto make_barriers = [&] {
+    for (const AttentionKind kind : attention_kinds)
+      for (int s = 0; s < (kind == queries_kind ? 1 : GroupsShape::slots); ++s) {
+        async_.make_barrier(full(kind, number(s)), 1);
+        async_.make_barrier(empty(kind, number(s)), 4 * shape_.groups);  // of each warp
+      }
+  };
+  auto prepare = [&] {
+    stride_ = number_of_ctas(k_);
+    tiles_ = ir_.CreateTrunc(k_.total(), ir_.getInt32Ty());
+  };
+  auto take = [&](Scope& consumer, Value* group) {
+    group_ = group;
     take_tiles(consumer);
-    consumer.seek();
-    ir_.CreateBr(done);
-  }
-  ir_.SetInsertPoint(done);
-  k_.finish();
+  };
+  const bool three = shape_.groups == most_groups;
+  emit_warpgroups(k_, async_,
+                  {make_barriers, prepare, three ? 32 : 40, three ? 160 : 232,
+                   [&](Scope& one) { bring_tiles(one); }, take});
 }
 
 Value* GroupTiles::full(AttentionKind kind, Value* slot) {

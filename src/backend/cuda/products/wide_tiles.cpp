@@ -9,14 +9,14 @@
 // so that neighbouring lanes have neighbouring columns, some each.
 #include "backend/cuda/products/wide_tiles.h"
 
-#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
 
 #include "backend/cuda/loops/points.h"
 #include "backend/cuda/products/mend.h"
 #include "backend/cuda/sums.h"
-#include "backend/cuda/warp.h"
+#include "backend/cuda/warpgroups.h"
 #include "codegen/nest.h"
 
 namespace hologram::cuda {
@@ -56,52 +56,31 @@ void WideTiles::run() {
   Scope& root = k_.root();
   root.seek();
   base_ = async_.memory();
-  llvm::BasicBlock *make = k_.block("make"), *ready = k_.block("ready"),
-                   *produce = k_.block("produce"), *consume = k_.block("consume"),
-                   *done = k_.block("done");
-  Value* first = ir_.CreateICmpEQ(k_.thread(), number(0));
-  ir_.CreateCondBr(first, make, ready);
-  ir_.SetInsertPoint(make);
-  for (int s = 0; s < shape_.slots; ++s) {
-    async_.make_barrier(full(number(s)), 1);
-    async_.make_barrier(empty(number(s)), shape_.arrivals);
-  }
-  async_.fence_barriers();
-  ir_.CreateBr(ready);
-  ir_.SetInsertPoint(ready);
-  root.move_to(ready);
-  ir_.CreateIntrinsic(Intrinsic::nvvm_barrier0, {}, {});
-  // The same in all lanes of a warp, and known to be.
-  which_ = shuffle(ir_, ir_.CreateLShr(k_.thread(), 7), number(0), false);
-  stride_ = ir_.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_nctaid_x, {}, {});
-  units_ = ir_.CreateTrunc(k_.total(), ir_.getInt32Ty());
-  parts_ = ir_.CreateTrunc(k_.teams(), ir_.getInt32Ty());
-  auto count = [&](int axis, int size) {
-    Value* v = ir_.CreateTrunc(value(root, extent(axis)), ir_.getInt32Ty());
-    return ir_.CreateUDiv(ir_.CreateAdd(v, number(size - 1)), number(size));
+  auto make_barriers = [&] {
+    for (int s = 0; s < shape_.slots; ++s) {
+      async_.make_barrier(full(number(s)), 1);
+      async_.make_barrier(empty(number(s)), shape_.arrivals);
+    }
   };
-  down_ = count(block_.batch_rank, WideShape::rows);
-  across_ = count(block_.batch_rank + 1, shape_.columns);
-  steps_ = count(block_.batch_rank + 2, shape_.step);
-  ir_.CreateCondBr(ir_.CreateICmpEQ(which_, number(0)), produce, consume);
-  ir_.SetInsertPoint(produce);
-  {
-    Scope producer(root, true);
-    async_.keep_registers(kept_registers, true);
-    emit_if(producer, first, [&](Scope& one) { bring_tiles(one); });
-    producer.seek();
-    ir_.CreateBr(done);
-  }
-  ir_.SetInsertPoint(consume);
-  {
-    Scope consumer(root, true);
-    async_.keep_registers(taken_registers, false);
+  auto prepare = [&] {
+    stride_ = number_of_ctas(k_);
+    units_ = ir_.CreateTrunc(k_.total(), ir_.getInt32Ty());
+    parts_ = ir_.CreateTrunc(k_.teams(), ir_.getInt32Ty());
+    auto count = [&](int axis, int size) {
+      Value* v = ir_.CreateTrunc(value(root, extent(axis)), ir_.getInt32Ty());
+      return ir_.CreateUDiv(ir_.CreateAdd(v, number(size - 1)), number(size));
+    };
+    down_ = count(block_.batch_rank, WideShape::rows);
+    across_ = count(block_.batch_rank + 1, shape_.columns);
+    steps_ = count(block_.batch_rank + 2, shape_.step);
+  };
+  auto take = [&](Scope& consumer, Value* group) {
+    group_ = group;
     multiply_tiles(consumer);
-    consumer.seek();
-    ir_.CreateBr(done);
-  }
-  ir_.SetInsertPoint(done);
-  k_.finish();
+  };
+  emit_warpgroups(k_, async_,
+                  {make_barriers, prepare, kept_registers, taken_registers,
+                   [&](Scope& one) { bring_tiles(one); }, take});
 }
 
 Value* WideTiles::value(Scope& at, const Expr& e) {
@@ -214,7 +193,6 @@ void WideTiles::bring_tiles(Scope& one) {
 
 void WideTiles::multiply_tiles(Scope& consumer) {
   consumer.seek();
-  group_ = ir_.CreateSub(which_, number(1));
   Value* inside = ir_.CreateAnd(k_.thread(), number(WideShape::group - 1));
   lane_ = ir_.CreateAnd(inside, number(31));
   warp_ = ir_.CreateLShr(inside, 5);

@@ -98,7 +98,7 @@ class WideTiles {
   const std::optional<Tiling> merged_;
   int lanes_;  // neighbours of a lane in the epilogue
   llvm::Type* sum_;
-  Value *base_ = nullptr, *which_ = nullptr, *stride_ = nullptr, *units_ = nullptr;
+  Value *base_ = nullptr, *stride_ = nullptr, *units_ = nullptr;
   Value* parts_ = nullptr;                                        // of a tile
   Value *down_ = nullptr, *across_ = nullptr, *steps_ = nullptr;  // of tiles; of k
   Value *group_ = nullptr, *lane_ = nullptr, *warp_ = nullptr;    // of consumers
