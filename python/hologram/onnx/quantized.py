@@ -166,25 +166,19 @@ def _sums(call, x, y, zero_x, zero_y):
     return z
 
 
-def _of_row(call, zero, rank):
-    """Zero points of the left factor: one, or one a row."""
-    b, zero = call.b, call.value(zero)
-    if zero is None:
-        return None
-    zero = b.cast(zero, "i32")
-    if len(zero.shape) <= 1 and all(isinstance(n, int) and n == 1 for n in zero.shape):
-        return b.reshape(zero, [])
-    return b.reshape(zero, [zero.shape[0], 1]) if len(zero.shape) == 1 else zero
-
-
 def _of_column(call, zero):
-    b, zero = call.b, call.value(zero)
-    if zero is None:
+    """Zero points of the right factor: one, or one a column; None where they are 0."""
+    if _is_zero(zero):
         return None
-    zero = b.cast(zero, "i32")
-    if len(zero.shape) <= 1 and all(isinstance(n, int) and n == 1 for n in zero.shape):
-        return b.reshape(zero, [])
-    return zero
+    b = call.b
+    zero = b.cast(call.value(zero), "i32")
+    return b.reshape(zero, []) if len(zero.shape) <= 1 and all(isinstance(n, int) and n == 1 for n in zero.shape) else zero
+
+
+def _of_row(call, zero):
+    """Of the left factor: one, or one a row."""
+    zero = _of_column(call, zero)
+    return call.b.reshape(zero, [zero.shape[0], 1]) if zero is not None and len(zero.shape) == 1 else zero
 
 
 def _is_zero(x):
@@ -193,9 +187,7 @@ def _is_zero(x):
 
 @operator("MatMulInteger", fold=False)
 def matmul_integer(call, x, y, zero_x=None, zero_y=None):
-    zero_x = None if _is_zero(zero_x) else _of_row(call, zero_x, len(x.shape))
-    zero_y = None if _is_zero(zero_y) else _of_column(call, zero_y)
-    return _sums(call, *call.values(x, y), zero_x, zero_y)
+    return _sums(call, *call.values(x, y), _of_row(call, zero_x), _of_column(call, zero_y))
 
 
 @operator("QLinearMatMul", fold=False)
@@ -204,9 +196,7 @@ def qlinear_matmul(call, x, scale_x, zero_x, y, scale_y, zero_y, scale, zero):
     if any(v.dtype.name.startswith(("float8", "int4", "uint4")) for v in (x, y, zero)):
         raise NotImplementedError(f"from_onnx: {call.node_of_model}: products of {x.dtype} are not supported")
     b = call.b
-    left = None if _is_zero(zero_x) else _of_row(call, zero_x, len(x.shape))
-    right = None if _is_zero(zero_y) else _of_column(call, zero_y)
-    z = b.cast(_sums(call, *call.values(x, y), left, right), "f32")
+    z = b.cast(_sums(call, *call.values(x, y), _of_row(call, zero_x), _of_column(call, zero_y)), "f32")
     rows, columns, target = (b.cast(v, "f32") for v in call.values(scale_x, scale_y, scale))
     if rows.shape and not (isinstance(rows.shape[0], int) and rows.shape[0] == 1):
         rows = b.reshape(rows, [rows.shape[0], 1])

@@ -208,7 +208,7 @@ def hardtanh(c, x, min_val=-1.0, max_val=1.0):
     return c.ew("min", c.ew("max", x, min_val), max_val)
 
 
-@lower("clamp.default")
+@lower("clamp.default", "clamp.Tensor")
 def clamp(c, x, min=None, max=None):
     out = c.out_dtype
     x = c.cast(x, out)
@@ -227,17 +227,6 @@ def clamp_min(c, x, low):
 @lower("clamp_max.default", "clamp_max.Tensor")
 def clamp_max(c, x, high):
     return c.ew("min", c.cast(x, c.out_dtype), c.scalar(high, c.out_dtype))
-
-
-@lower("clamp.Tensor")
-def clamp_tensor(c, x, min=None, max=None):
-    out = c.out_dtype
-    x = c.cast(x, out)
-    if min is not None:
-        x = c.ew("max", x, c.cast(min, out))
-    if max is not None:
-        x = c.ew("min", x, c.cast(max, out))
-    return x
 
 
 # --- conversions
