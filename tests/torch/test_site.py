@@ -46,7 +46,10 @@ def test_generated_pages_hold_what_they_are_made_of(site):
     rooms = {re.sub("/", "_", name) for name in re.findall(r"^\| `([\w/]+)` \|", (ROOT / "docs/layout.md").read_text(), re.M)
              if (ROOT / "src" / name).is_dir()}  # fmt: skip
     assert rooms == {page.stem for page in (site / "inside/rooms").glob("*.html")}
-    assert "<svg" in (site / "layout.html").read_text()  # the diagrams are drawn, not left to a script
+    drawn = [page for page in ROOT.glob("docs/*.md") if "```mermaid" in page.read_text()]
+    for page in drawn:  # not left to a script, nor shown as text
+        html = (site / page.with_suffix(".html").name).read_text()
+        assert html.count('class="diagram"') == page.read_text().count("```mermaid"), page.name
 
 
 def test_nothing_is_fetched(site):
@@ -77,6 +80,7 @@ def test_the_pages_are_short_enough_to_be_read():
         text = path.read_text()
         assert re.search(r"^\| ?---|^```mermaid|!\[|<img ", text, re.M), f"{path.name} has neither a picture nor a table"
         prose = re.sub(r"^\|.*$", "", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.M)
+        assert not (alone := re.search(r"\n\n {1,3}\S.*", prose)), f"{path.name}: no part of its item: {alone[0].strip()}"
         words += len(prose.split())
         for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", prose):
             assert len(paragraph.split()) <= 150, f"{path.name}: {paragraph.strip()[:60]} … has more than 150 words"

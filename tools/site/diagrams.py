@@ -22,9 +22,9 @@ def dot(text: str) -> str:
     for line in lines:
         if box := _BOX.match(line):
             label = box[2].replace("<br>", "\\n").replace('"', '\\"')
-            out.append(f'{box[1]} [label="{label}"];')
+            out.append(f'"{box[1]}" [label="{label}"];')  # quoted: `graph` is a word of Graphviz' own
         elif arrow := _ARROW.match(line):
-            out.append(f'{arrow[1]} -> {arrow[3]} [label="{arrow[2] or ""}"];')
+            out.append(f'"{arrow[1]}" -> "{arrow[3]}" [label="{arrow[2] or ""}"];')
         else:
             raise ValueError(f"diagram: {line!r} is neither a box nor an arrow")
     return "\n".join([*out, "}"])
