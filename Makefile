@@ -59,11 +59,11 @@ else
 endif
 	@ls dist/*.whl
 
-one: ## Build what one test needs and run it: T=tests/torch/test_dlpack.py[::name], T=test_ir or T='test_ir:Graph.*'
-	@tools/bootstrap.sh test tools/daily.sh one '$(T)'
+one: ## Build what one test needs and run it: T=tests/torch/test_cut.py[::name], T=test_ir or T='test_ir:Graph.*'
+	@tools/bootstrap.sh $(if $(filter test_%,$(T)),build,test) tools/daily.sh one '$(T)'
 
 show: ## What the compiler makes of a program: F=model.py S=plan,asm (fx graph plan atlas llvm asm ptx wgsl), into build/show
-	@tools/bootstrap.sh test tools/daily.sh show '$(F)' '$(S)'
+	@tools/bootstrap.sh $(if $(shell grep -sl torch '$(F)'),test,build) tools/daily.sh show '$(F)' '$(S)'
 
 compare: ## Measure this tree beside an earlier commit in the same rounds: REF=HEAD~1 CASES='chain-*'
 	@tools/bootstrap.sh bench tools/daily.sh compare '$(or $(REF),HEAD)' '$(CASES)'

@@ -22,12 +22,13 @@ one() {
       tools/build.sh "$PRESET" "$program"
       exec "build/$PRESET/tests/$program" --gtest_filter="$filter"
       ;;
-    *) die "which test? T=tests/torch/test_dlpack.py, T=tests/torch/test_dlpack.py::name, T=test_ir or T='test_ir:Graph.*'" ;;
+    *) die "which test? T=tests/torch/test_cut.py, T=tests/torch/test_cut.py::name, T=test_ir or T='test_ir:Graph.*'" ;;
   esac
 }
 
 show() {
   [ -f "${1:-}" ] || die "which program? F=model.py is a Python program that calls something compiled"
+  tools/build.sh "$PRESET" _core
   rm -rf build/show
   HOLOGRAM_CACHE_DIR=off HOLOGRAM_DUMP=${2:-plan,asm} HOLOGRAM_DUMP_DIR=build/show "$VENV/bin/python" "$1"
   wc -l build/show/*

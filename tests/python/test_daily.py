@@ -44,6 +44,23 @@ def test_the_makefile_has_them():
     assert {"one", "show", "compare", "check", "lines", "hooks", "docs"} <= set(re.findall(r"^  (\w+)", shown, re.M))
 
 
+@pytest.mark.parametrize("target, level", [
+    ("one T=test_ir:Graph.*", "build"),  # nothing of PyTorch's is downloaded for a test in C++
+    ("one T=tests/torch/test_cut.py", "test"),
+    ("show F=tests/python/test_cli.py", "build"),
+    ("show F=tests/torch/test_cut.py", "test"),
+])  # fmt: skip
+def test_what_is_installed_is_what_the_command_needs(target, level):
+    done = subprocess.run(["make", "-n", *target.split()], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"tools/bootstrap.sh {level} tools/daily.sh" in done.stdout
+
+
+def test_the_tests_that_are_named_exist():
+    text = "".join((ROOT / name).read_text() for name in ("Makefile", "tools/daily.sh", "docs/hacking.md"))
+    named = set(re.findall(r"tests/\w+/test_\w+\.py", text))
+    assert len(named) > 2 and not [name for name in named if not (ROOT / name).exists()]
+
+
 def test_lines_are_counted_by_one_rule():
     def rows(*folders):
         command = ["make", "-s", "lines", f"D={' '.join(folders)}"]
