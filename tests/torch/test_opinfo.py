@@ -11,7 +11,9 @@ from pathlib import Path
 
 import hologram
 import opinfo
+import opinfo_ties
 import pytest
+import torch
 from harness import BACKEND, seed_of
 
 # What opinfo.py finds for a backend that only traces (aot_eager); the rest never reaches a backend.
@@ -83,6 +85,45 @@ def test_samples_drawn_at_random():
            if not opinfo.is_known(request, known)]  # fmt: skip
     assert done
     assert not bad, f"HOLOGRAM_OPINFO_SEED={seed}\n" + "\n".join(bad)
+
+
+# Arguments beside a tensor of 3 times the numbers 0 to 9, what comes out by which indices, and wrong ones.
+CHOICES = {
+    "sort": ((), {}, torch.arange(30).reshape(3, 10).T.flip(1).reshape(-1), [0, *range(29)]),
+    "argsort": ((0, True), {}, torch.arange(30).reshape(3, 10).T.flip(0).reshape(-1), [0] * 30),
+    "topk": ((4,), {"largest": False}, torch.tensor([20, 0, 10, 1]), [0, 0, 10, 1]),
+    "kthvalue": ((3,), {}, torch.tensor(20), 21),
+    "median": ((0,), {}, torch.tensor(24), 25),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_which_choices_among_equal_elements_are_right(name):
+    args, named, places, others = CHOICES[name]
+    x = torch.arange(10.0).repeat(3).requires_grad_()
+    eager = getattr(torch, name)(x, *args, **named)
+    eager = [eager] if name == "argsort" else list(eager)
+    directions = [torch.randn(places.shape)] * (len(eager) - 1)
+
+    def judged(places, values=None, gradient=None, **more):
+        values = x.detach()[places] if values is None else values
+        given = [torch.zeros(30).scatter(0, places.reshape(-1), d.reshape(-1)) for d in directions] if gradient is None else gradient
+        outputs = [values, places] if directions else [places]
+        return opinfo_ties.right(name, ((x, *args), named | more), (eager, []), (outputs, given), directions)
+
+    wrong = torch.tensor(others)
+    assert judged(places) and not judged(places, stable=True)
+    assert not judged(wrong) and not judged(wrong, values=x.detach()[places])
+    if directions:
+        assert not judged(places, values=x.detach()[places] + 1e-3)
+        assert not judged(places, gradient=[torch.randn(30)])
+
+
+def test_gradients_of_sorts_without_indices_move_among_equal_elements_alone():
+    x = torch.tensor([2.0, 1.0, 2.0]).requires_grad_()
+    outputs, directions = [torch.msort(x).detach()], [torch.tensor([5.0, 6.0, 7.0])]
+    for gradient, right in (([6.0, 5.0, 7.0], True), ([7.0, 5.0, 6.0], True), ([5.0, 6.0, 7.0], False), ([6.0, 5.0, 6.0], False)):
+        assert opinfo_ties.right("msort", ((x,), {}), (outputs, []), (outputs, [torch.tensor(gradient)]), directions) == right
 
 
 @pytest.mark.skipif(hologram.device_count("webgpu") == 0, reason="no adapter: install mesa-vulkan-drivers")
