@@ -20,6 +20,7 @@
 #include "backend/cpu/products/panels.h"
 #include "interp/interp.h"
 #include "ir/scalar.h"
+#include "support/isas.h"
 
 namespace hologram::test {
 
@@ -46,19 +47,6 @@ class Memory {
   size_t size_;
   std::vector<char> data_;
 };
-
-/// Instruction sets whose code this machine runs.
-inline std::vector<cpu::Isa> runnable_isas() {
-#if defined(__x86_64__)
-  std::vector<cpu::Isa> isas{cpu::Isa::sse42};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(cpu::Isa::avx2);
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-    isas.push_back(cpu::Isa::avx512);
-  return isas;
-#else
-  return {cpu::Isa::neon};
-#endif
-}
 
 /// A compiled program. Tests try one with many inputs: the last ones are kept.
 class Compiled {

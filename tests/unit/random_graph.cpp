@@ -26,7 +26,7 @@ bool has_nan(const Tensor& t) {
 }  // namespace
 
 RandomGraph::RandomGraph(uint64_t seed, int nodes, RandomGraphOptions options) : options_(options), random_(seed) {
-  symbols = {pick(3) + 1, pick(2) + 2};
+  symbols = {pick(options.wide ? 40 : 3) + 1, pick(2) + 2};
   some_empty_ = pick(4) == 0;
   for (int i = 0; i < 3; ++i) add_parameter(any(types), shape());
   for (int i = 0; i < nodes; ++i) {
@@ -72,12 +72,12 @@ uint64_t RandomGraph::value(DType t) {
 Expr RandomGraph::dimension() {
   if (some_empty_ && pick(8) == 0) return 0;
   Expr s0 = Expr::symbol(0), s1 = Expr::symbol(1);
-  std::array<Expr, 8> all = {1, 1, 2, 3, s0, s1, s0 + Expr(1), 1};
-  return any(all);
+  std::array<Expr, 8> all = {1, 1, 2, 3, s0, s1, s0 + Expr(1), 1}, wide = {1, 2, 5, 16, 17, 64, s0, s1};
+  return any(options_.wide ? wide : all);
 }
 
 Shape RandomGraph::shape() {
-  Shape s(static_cast<size_t>(pick(4)));
+  Shape s(static_cast<size_t>(pick(options_.wide ? 3 : 4)));
   for (Expr& d : s) d = dimension();
   return s;
 }
@@ -95,7 +95,7 @@ void RandomGraph::add(Op op, const std::vector<Item>& inputs, Attrs attrs, std::
   Attrs normal = attrs;
   ir::Type type = ir::infer(op, values, normal, dtype, shape);
   int64_t size = number(numel(type.shape));
-  if (size > 600) return;
+  if (size > (options_.wide ? 20'000 : 600)) return;
   Tensor t = evaluate(op, normal, type.dtype, type.shape, tensors, symbols);
   items_.push_back({graph.make(op, values, attrs, dtype, shape), std::move(t)});
 }
@@ -167,7 +167,7 @@ void RandomGraph::step() {
 void RandomGraph::elementwise() {
   Op op = static_cast<Op>(pick(ir::num_ops));
   OpKind kind = ir::info(op).kind;
-  if (!ir::is_elementwise(op) || !(ir::info(op).flags & ir::exact)) return elementwise();
+  if (!ir::is_elementwise(op) || !(options_.wide || ir::info(op).flags & ir::exact)) return elementwise();
   Item x = any(items_);
   if (op == Op::bitcast && is_float(x.value->dtype)) return;  // would show the sign of a NaN
   if (kind == OpKind::cast) return add(op, {x}, {}, any(types));

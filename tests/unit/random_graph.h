@@ -13,6 +13,7 @@ struct RandomGraphOptions {
   bool exact = false;       ///< no sums of floats, whose order shows
   bool host_calls = false;  ///< copies by the host among the operations
   bool mutations = false;   ///< outputs may be written into parameters
+  bool wide = false;        ///< axes of vectors and more; functions that are not exact too
 };
 
 /// Builds a graph of exact operations and evaluates each node as it was asked for, before anything is folded.
