@@ -7,6 +7,7 @@
 
 #include "misuse.h"
 #include "support.h"
+#include "support/environment.h"
 
 namespace hologram::test {
 namespace {
@@ -39,11 +40,6 @@ const char* const apart[] = {"hologram_executor_wrap",
                              "hologram_new_executor_with_backend",
                              "hologram_clear_all_registries",
                              "hologram_set_num_threads"};
-
-uint64_t number(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 class MisuseOn : public testing::TestWithParam<const char*> {};
 HOLOGRAM_ON_EVERY_DEVICE(MisuseOn);

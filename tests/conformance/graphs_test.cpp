@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "conformance/support.h"
 #include "runtime/executable.h"
+#include "support/environment.h"
 #include "support/isas.h"
 #include "unit/random_graph.h"
 
@@ -66,11 +67,6 @@ std::vector<Tensor> run_graph(const RandomGraph& r, runtime::Executable& e) {
 void expect_same_tensors(const std::vector<Tensor>& got, const std::vector<Tensor>& wanted) {
   for (size_t i = 0; i < wanted.size(); ++i)
     ASSERT_TRUE(same(got[i], wanted[i])) << "output " << i << " is " << text(got[i]) << ", expected " << text(wanted[i]);
-}
-
-uint64_t number(const char* name, uint64_t otherwise) {
-  const char* given = std::getenv(name);
-  return given ? std::strtoull(given, nullptr, 10) : otherwise;
 }
 
 class Graphs : public testing::TestWithParam<std::string> {};

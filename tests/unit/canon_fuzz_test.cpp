@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "canon/canon.h"
+#include "support/environment.h"
 #include "unit/random_graph.h"
 
 namespace hologram::test {
@@ -37,8 +38,7 @@ void check(uint64_t seed) {
 }
 
 TEST(CanonFuzz, RandomGraphsKeepTheirValues) {
-  const char* more = std::getenv("HOLOGRAM_FUZZ_GRAPHS");
-  uint64_t n = more ? std::strtoull(more, nullptr, 10) : 3000;
+  const uint64_t n = number("HOLOGRAM_FUZZ_GRAPHS", 3000);
   for (uint64_t seed = 1; seed <= n; ++seed) {
     check(seed);
     if (testing::Test::HasFatalFailure()) return;

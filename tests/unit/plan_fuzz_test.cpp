@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "canon/canon.h"
+#include "support/environment.h"
 #include "support/machine.h"
 #include "unit/plan_run.h"
 #include "unit/random_graph.h"
@@ -64,10 +65,6 @@ void check_plan(uint64_t seed, bool poor, PlanTally& tally) {
 }
 
 TEST(PlanFuzz, PlansOfRandomGraphsKeepToTheRulesAndTheirValues) {
-  auto number = [](const char* name, uint64_t otherwise) {
-    const char* given = std::getenv(name);
-    return given ? std::strtoull(given, nullptr, 10) : otherwise;
-  };
   uint64_t n = number("HOLOGRAM_FUZZ_GRAPHS", 1500), first = number("HOLOGRAM_FUZZ_FIRST", 1);
   PlanTally tally;
   for (uint64_t seed = first; seed < first + n; ++seed) {
