@@ -24,22 +24,6 @@ TEST(C99, ProgramRuns) {
   EXPECT_EQ(sum, 20);
 }
 
-TEST_F(HostBuffers, ClassesComeBack) {
-  for (int i = 0; i < 10'000; ++i) {
-    hologram_handle h[8];
-    for (auto& b : h) ASSERT_OK(hologram_executor_allocate_buffer(exec, 64, &b));
-    for (auto b : h) ASSERT_OK(hologram_buffer_cleanup(b));
-  }
-  uint32_t free_classes = 0;
-  EXPECT_OK(hologram_boundary_free_classes(exec, &free_classes));
-  EXPECT_EQ(free_classes, 96u);
-  // The 97th buffer at once lies in linear memory.
-  for (int i = 0; i < 96; ++i) buffer(4);
-  uint8_t linear = 0;
-  EXPECT_OK(hologram_buffer_is_linear(buffer(4), &linear));
-  EXPECT_EQ(linear, 1);
-}
-
 TEST_P(Buffers, JsonGivesTheSameBitsBack) {
   std::mt19937 rng(5);
   std::vector<float> in = {0.0f,
@@ -97,28 +81,6 @@ TEST_P(Buffers, JsonErrorsNameThePositionAndChangeNothing) {
   EXPECT_TRUE(std::isnan(values(b)[0]));
 }
 
-TEST_F(HostBuffers, ViewsOutliveHandlesInEveryOrder) {
-  for (uint64_t length : {16u, 100'000u}) {
-    hologram_handle b = buffer(std::vector<float>(length, 4.0f)), slice = 0;
-    void *data = nullptr, *view = nullptr;
-    uint64_t bytes = 0;
-    ASSERT_OK(hologram_buffer_export(b, &data, &bytes, &view));
-    EXPECT_EQ(bytes, 4 * length);
-    EXPECT_EQ(hologram_buffer_resize(exec, b, 10), HOLOGRAM_BUSY);
-    ASSERT_OK(hologram_buffer_slice(exec, b, 3, 5, &slice));
-    EXPECT_OK(hologram_buffer_fill(exec, slice, 9, 5));
-    EXPECT_OK(hologram_buffer_cleanup(b));
-    EXPECT_EQ(values(slice), std::vector<float>(5, 9.0f));
-    EXPECT_OK(hologram_executor_cleanup(exec));
-    uint64_t n = 0;
-    EXPECT_EQ(hologram_buffer_length_u64(slice, &n), HOLOGRAM_NOT_FOUND);
-    EXPECT_EQ(static_cast<float*>(data)[length - 1], 4);
-    EXPECT_EQ(static_cast<float*>(data)[7], 9);
-    EXPECT_OK(hologram_view_release(view));
-    ASSERT_OK(hologram_new_executor(&exec));
-  }
-}
-
 TEST_P(Buffers, MemoryLimitRefusesAndLosesNothing) {
   ASSERT_OK(hologram_executor_set_memory_limit(exec, 1 << 20));
   hologram_handle a = buffer(std::vector<float>(200'000, 3.0f)), b = 0;
@@ -165,35 +127,6 @@ TEST_P(Buffers, FillAndCopyAnyPartOfLargeOnes) {
   ASSERT_OK(hologram_buffer_copy_u64(exec, part, moved, 50'001));
   std::copy_backward(want.begin() + 777, want.begin() + 50'778, want.begin() + 50'779);
   EXPECT_EQ(values(a), want);
-}
-
-TEST(DeviceBuffers, RefuseToShowTheirMemory) {
-  hologram_handle exec = 0, b = 0, t = 0, other = 0;
-  ASSERT_OK(hologram_new_executor_with_backend("null", &exec));
-  ASSERT_OK(hologram_executor_allocate_buffer(exec, 64, &b));
-  ASSERT_OK(hologram_tensor_from_buffer(b, "[8, 8]", &t));
-  void *p = nullptr, *view = nullptr;
-  const void* q = nullptr;
-  uint8_t n = 0;
-  auto refused = [](hologram_status status) {
-    const std::string_view message = hologram_last_error();
-    return status == HOLOGRAM_UNSUPPORTED && message.find("the memory of backend null is not the host's") != message.npos;
-  };
-  EXPECT_TRUE(refused(hologram_buffer_as_ptr(exec, b, &q)));
-  EXPECT_TRUE(refused(hologram_buffer_as_mut_ptr(exec, b, &p)));
-  EXPECT_TRUE(refused(hologram_tensor_data(t, &p)));
-  EXPECT_TRUE(refused(hologram_buffer_export(b, &p, nullptr, &view)));
-  EXPECT_TRUE(refused(hologram_executor_allocate_boundary_buffer(exec, 0, 1, 4, &other)));
-  EXPECT_TRUE(refused(hologram_boundary_pointer(exec, 0, 0, 0, &p)));
-  EXPECT_TRUE(refused(hologram_boundary_address(exec, &p, &n, &n, &n)));
-  uint32_t free_classes = 9;
-  EXPECT_OK(hologram_boundary_free_classes(exec, &free_classes));
-  EXPECT_EQ(free_classes, 0u);
-  uint8_t linear = 0;
-  EXPECT_OK(hologram_buffer_is_linear(b, &linear));
-  EXPECT_EQ(linear, 1);
-  EXPECT_EQ(p, nullptr);
-  EXPECT_OK(hologram_executor_cleanup(exec));
 }
 
 TEST(DeviceBuffers, CopyMemoryThatIsWrapped) {

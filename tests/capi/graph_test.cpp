@@ -132,47 +132,6 @@ TEST_P(Graphs, MistakesAreNamed) {
   EXPECT_TRUE(message_has("line 2")) << hologram_last_error();
 }
 
-// Bounds that hold for some sizes are not known when a graph is read.
-TEST_P(Graphs, AGraphIsRefusedForSizesThatItIsWrongFor) {
-  struct Wrong {
-    const char *shape, *step;
-  };
-  for (const Wrong& w : {
-           Wrong{"[1, 4]", "slice %0 starts=[s0*s0 - 5, 0] steps=[1, 1]"},
-           Wrong{"[s0*s0 - 1, 4]", "slice %0 starts=[0, 0] steps=[1, 1]"},
-           Wrong{"[1, 4]", "slice %0 starts=[s0 - 3, 0] steps=[1, 1]"},
-           Wrong{"[s0*s0]", "reshape %0"},
-           Wrong{"[9007199254740992*s0]", "expand %1"},
-           Wrong{"[4611686018427387904*s0]", "expand %1"},
-           Wrong{"[3, 4]", "take %2, %3 axis=0 batch=0"},
-       }) {
-    const std::string source = fmt::format(
-        "graph(symbols=1, parameters=2)\n"
-        "%0: f32[s0, 4] = parameter index=0 strides=[4, 1]\n"
-        "%1: f32[1] = parameter index=1 strides=[1]\n"
-        "%2: f32[s0 - 2, 4] = slice %0 starts=[0, 0] steps=[1, 1]\n"
-        "%3: i64[3] = constant value=0\n"
-        "%4: f32{} = {}\n"
-        "%5: f32[] = reduce_sum %4 axes=[{}]\n"
-        "%6: f32[] = reduce_sum %0 axes=[0, 1]\n"
-        "%7: f32[] = add %5, %6\n"
-        "return %7 strides=[]\n",
-        w.shape, w.step, std::string_view(w.shape).find(',') == std::string::npos ? "0" : "0, 1");
-    SCOPED_TRACE(source);
-    hologram_handle e = compile(source.c_str());
-    ASSERT_NE(e, 0u);
-    for (int round = 0; round < 2; ++round) {
-      hologram_handle in[] = {tensor(std::vector<float>(8), "[2, 4]"), buffer(1)}, out = 0;
-      EXPECT_EQ(hologram_executable_run(e, in, 2, &out, 1), HOLOGRAM_INVALID_ARGUMENT);
-      EXPECT_TRUE(message_has("the graph is not for these sizes")) << hologram_last_error();
-      const int64_t size = 2;
-      in[0] = buffer(8);
-      EXPECT_EQ(hologram_executable_run_with_symbols(e, in, 2, &size, 1, &out, 1), HOLOGRAM_INVALID_ARGUMENT);
-      EXPECT_TRUE(message_has("the graph is not for these sizes")) << hologram_last_error();
-    }
-  }
-}
-
 TEST_P(Graphs, BuilderInfersAndBroadcasts) {
   hologram_handle g = 0, e = 0;
   uint32_t x = 0, bias = 0, sum = 0, act = 0, half = 0, scaled = 0, rows = 0, ignored = 0;

@@ -124,19 +124,6 @@ TEST(ThreadPool, ShortCallsOfChangingLength) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-TEST(ThreadPool, PassesItsArgumentsOn) {
-  ThreadPool pool(2);
-  int ctx = 7, buffer = 0;
-  void* bufs[] = {&buffer};
-  const int64_t syms[] = {11, 13};
-  struct Seen {
-    static int32_t check(const void* c, void* const* b, const int64_t* s, int64_t, int64_t) {
-      return *static_cast<const int*>(c) == 7 && b[0] != nullptr && s[1] == 13 ? 0 : 1;
-    }
-  };
-  EXPECT_EQ(pool.parallel_for(Seen::check, &ctx, bufs, syms, 100, 10), 0);
-}
-
 TEST(ThreadPool, EmptyAndOddRanges) {
   ThreadPool pool(3);
   auto never = [](int64_t, int64_t) { return 1; };
@@ -365,25 +352,6 @@ TEST(ThreadPool, TheCallerFinishesWhenEveryWorkerIsStopped) {
   EXPECT_TRUE(eventually([] { return hook_waiting.load() == 0; }));
 }
 
-TEST(ThreadPool, AStaleWorkerRunsNoChunkOfAnEndedCall) {
-  ThreadPool pool(2);
-  pool.set_worker_hook(closed_hook);
-  for (int round = 0; round < 50; ++round) {
-    hook_closed = true;
-    auto live = std::make_unique<std::atomic<bool>>(true);
-    std::atomic<int> late{0};
-    for (int tries = 0; hook_waiting.load() == 0 && tries < 1000; ++tries)
-      run(pool, 16, 1, [&](int64_t, int64_t) {
-        if (!live->load()) late.fetch_add(1);
-        work_for(2us);
-      });
-    live->store(false);
-    hook_closed = false;
-    for (int i = 0; i < 20; ++i) run(pool, 16, 1, [](int64_t, int64_t) {});
-    EXPECT_EQ(late.load(), 0);
-  }
-}
-
 TEST(ThreadPool, AStoppedWorkerHoldsUpOnlyItsChunk) {
   ThreadPool pool(3);
   const auto caller = std::this_thread::get_id();
@@ -409,27 +377,6 @@ TEST(ThreadPool, AStoppedWorkerHoldsUpOnlyItsChunk) {
   EXPECT_EQ(status, 0);
   opener.join();
   EXPECT_TRUE(counts.each_once());
-}
-
-TEST(ThreadPool, ManyCallersAtOnce) {
-  ThreadPool pool(4);
-  std::vector<std::thread> callers;
-  std::atomic<int> wrong{0};
-  for (int t = 0; t < 8; ++t)
-    callers.emplace_back([&, t] {
-      for (int round = 0; round < 300; ++round) {
-        const int64_t total = 1 + (round * 37 + t * 11) % 500;
-        Counts counts(total);
-        const int32_t want = round % 17 == 0 ? t + 1 : 0;
-        const int32_t got = pool.for_ranges(total, 1 + round % 9, [&](int64_t b, int64_t e) {
-          counts.add(b, e);
-          return e == total ? want : 0;
-        });
-        if (got != want || (want == 0 && !counts.each_once())) wrong.fetch_add(1);
-      }
-    });
-  for (auto& caller : callers) caller.join();
-  EXPECT_EQ(wrong.load(), 0);
 }
 
 TEST(ThreadPool, MoreCallersThanSlots) {
@@ -560,14 +507,5 @@ TEST(ThreadPool, AForkWhileOthersCallIsSafe) {
   for (auto& caller : callers) caller.join();
 }
 #endif
-
-TEST(ThreadPool, PoolsComeAndGo) {
-  for (int round = 0; round < 100; ++round) {
-    ThreadPool pool(1 + round % 4);
-    Counts counts(100);
-    run(pool, 100, 3, [&](int64_t b, int64_t e) { counts.add(b, e); });
-    ASSERT_TRUE(counts.each_once());
-  }
-}
 
 }  // namespace

@@ -7,18 +7,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <mutex>
 #include <new>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 extern "C" uint32_t arc4random() noexcept;
 extern "C" char __libc_single_threaded;
@@ -110,31 +106,6 @@ TEST(Shims, ExceptionsLiveAsLongAsTheirLastPointer) {
 TEST(Shims, NegativeArraySizesAreRefused) {
   volatile int size = -1;
   EXPECT_THROW(delete[] new int[size], std::bad_array_new_length);
-}
-
-TEST(Shims, WaitsUntilNotified) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool ready = false;
-  std::thread other([&] {
-    const std::lock_guard<std::mutex> lock(mutex);
-    ready = true;
-    changed.notify_one();
-  });
-  std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [&] { return ready; });
-  EXPECT_TRUE(lock.owns_lock());
-  other.join();
-}
-
-TEST(Shims, StreamsOfStrings) {
-  std::stringstream text;
-  text << "a " << 12;
-  std::string word;
-  int number = 0;
-  text >> word >> number;
-  EXPECT_EQ(word, "a");
-  EXPECT_EQ(number, 12);
 }
 
 }  // namespace

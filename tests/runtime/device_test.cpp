@@ -70,42 +70,6 @@ TEST(FakeDevice, StreamsKeepTheirOrderAndMixWithEachOther) {
   EXPECT_GT(mixed, 0);
 }
 
-// Each thread has streams of its own, passes blocks on when it has waited, and frees what it was
-// passed; allocation, copies and ends of streams come from all of them at once.
-TEST(FakeDevice, ThreadsPassBlocksFromStreamToStream) {
-  FakeDevice& device = FakeDevice::instance();
-  constexpr int threads = 4, rounds = 150;
-  std::mutex mutex;
-  std::deque<std::pair<void*, int>> passed;
-  std::atomic<int> wrong{0};
-  test::on_threads(threads, [&](int t) {
-    for (int n = 0; n < rounds; ++n) {
-      Stream stream = device.make_stream();
-      const int value = t * rounds + n;
-      void* block = device.allocate(256, stream);
-      auto* bytes = static_cast<int*>(device.bytes_of(block));
-      device.enqueue(stream, [=] {
-        std::fill_n(bytes, 64, value);
-        return 0;
-      });
-      device.wait(stream);
-      std::pair<void*, int> other;
-      {
-        std::unique_lock lock(mutex);
-        passed.emplace_back(block, value);
-        other = passed.front();
-        passed.pop_front();
-      }
-      int seen[64] = {};
-      device.copy(seen, other.first, sizeof seen, stream);
-      device.deallocate(other.first, stream);
-      wrong += std::count(seen, seen + 64, other.second) != 64;
-      device.free_stream(stream);
-    }
-  });
-  EXPECT_EQ(wrong, 0);
-}
-
 TEST(FakeDevice, WhatIsFreedIsOverwrittenBehindItsStreamsWork) {
   FakeDevice& device = FakeDevice::instance();
   Stream stream = device.make_stream();

@@ -125,23 +125,6 @@ TEST_P(ExecutableTest, StaticParametersAreReadAgainOnlyWhereNothingIsKept) {
   EXPECT_EQ(out.data[0][0], 16);
 }
 
-TEST_P(ExecutableTest, CallsMayOverlap) {
-  Value x = g.parameter(0, DType::f32, {64, 64}, {64, 1});
-  Value y = g.make(Op::dot_general, {x, x}, {{0}, {}, 0, ""});
-  output(g.make(Op::dot_general, {g.unary(Op::neg, y), x}, {{0}, {}, 0, ""}));
-  auto e = compile();
-  std::atomic<int> wrong{0};
-  test::on_threads(4, [&](int t) {
-    const auto x = static_cast<float>(t + 1);
-    std::vector<float> in(64 * 64, x);
-    for (int i = 0; i < 50; ++i) {
-      Vectors out;
-      if (run(*e, {in.data()}, {}, out) != 0 || out.data[0][777] != -4096.0f * x * x * x) ++wrong;
-    }
-  });
-  EXPECT_EQ(wrong, 0);
-}
-
 TEST_P(ExecutableTest, HostCallsRunBetweenKernels) {
   Value x = g.parameter(0, DType::f32, {8}, {1});
   output(g.binary(Op::add, doubled(g.unary(Op::neg, x)), x));

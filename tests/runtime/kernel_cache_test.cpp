@@ -116,17 +116,6 @@ TEST(KernelCache, KernelsThatNothingUsesDoNotPileUp) {
   EXPECT_EQ(cache.stats().misses, misses);
 }
 
-TEST(KernelCache, ThreadsThatMeetAtALaneProgramCompileItOnce) {
-  const SlowBackend backend;
-  KernelCache cache(backend, "", 0);
-  const atlas::LaneProgram program = atlas::assemble_lane("atlas lane 1\n  mov_imm.u64 r0, 1\n");
-  std::shared_ptr<const LaneKernel> kernels[num_threads];
-  together([&](int t) { kernels[t] = cache.get_lanes(program); });
-  EXPECT_EQ(backend.meeting.attended(), 1);
-  for (const auto& k : kernels) EXPECT_EQ(k, kernels[0]);
-  EXPECT_EQ(cache.stats().misses, 1u);
-}
-
 TEST(KernelCache, WhoeverWaitsGetsTheErrorAndTheNextTriesAgain) {
   SlowBackend backend;
   backend.fails = true;

@@ -99,15 +99,6 @@ TEST(Rewriting, EveryShortWordKeepsItsMatrix) {
   }
 }
 
-TEST(Rewriting, LongWordsKeepTheirMatrix) {
-  std::mt19937 random(1);
-  for (int k = 0; k < 300; ++k) {
-    std::vector<int> letters(20 + random() % 80);
-    for (int& l : letters) l = static_cast<int>(random() % 5);
-    expect_sound(letters);
-  }
-}
-
 TEST(Rewriting, RefusesHugeCircuits) {
   std::string text = "mark@c01";
   for (size_t k = 0; k < max_operations; ++k) text += " . mark@c01";

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 namespace hologram::sigmatics {
@@ -25,57 +24,7 @@ std::array<int, 96> permutation(const Transform& t) {
   return out;
 }
 
-constexpr Transform turn(int k) { return {.r = k}; }
 constexpr Transform triality(int k) { return {.d = k}; }
-constexpr Transform twist(int k) { return {.t = k}; }
-constexpr Transform mirrored{.mirror = true};
-
-TEST(Classes, PartsAndIndexAreInverse) {
-  for (int c = 0; c < num_classes; ++c) EXPECT_EQ(class_index(parts_of(c)), c);
-  EXPECT_EQ(parts_of(21), (Parts{0, 2, 5}));
-  EXPECT_EQ(parts_of(42), (Parts{1, 2, 2}));
-  EXPECT_EQ(parts_of(13), (Parts{0, 1, 5}));
-}
-
-TEST(Classes, BytesFallIntoNinetySixClasses) {
-  std::map<int, int> sizes;
-  for (int b = 0; b < 256; ++b) ++sizes[class_of_byte(b)];
-  ASSERT_EQ(sizes.size(), 96u);
-  std::map<int, int> how_many;
-  for (auto [c, n] : sizes) {
-    ++how_many[n];
-    EXPECT_EQ(n, parts_of(c).d == 0 ? 4 : 2);
-    std::vector<int> all = members(c);
-    EXPECT_EQ(static_cast<int>(all.size()), n);
-    EXPECT_EQ(all[0], canonical_byte(c));
-    for (int b : all) EXPECT_EQ(class_of_byte(b), c);
-  }
-  EXPECT_EQ(how_many, (std::map<int, int>{{2, 64}, {4, 32}}));
-}
-
-TEST(Transforms, OrdersAndCommutation) {
-  for (int c = 0; c < num_classes; ++c) {
-    auto times = [c](const Transform& t, int n) {
-      int x = c;
-      for (int k = 0; k < n; ++k) x = t(x);
-      return x;
-    };
-    EXPECT_EQ(times(turn(1), 4), c);
-    EXPECT_EQ(times(triality(1), 3), c);
-    EXPECT_EQ(times(twist(1), 8), c);
-    EXPECT_EQ(times(mirrored, 2), c);
-    EXPECT_NE(times(turn(1), 2), c);
-    EXPECT_NE(times(triality(1), 1), c);
-    EXPECT_NE(times(twist(1), 4), c);
-    EXPECT_EQ(turn(1)(triality(1)(c)), triality(1)(turn(1)(c)));
-    EXPECT_EQ(turn(1)(twist(1)(c)), twist(1)(turn(1)(c)));
-    EXPECT_EQ(triality(1)(twist(1)(c)), twist(1)(triality(1)(c)));
-    EXPECT_EQ(turn(1)(mirrored(c)), mirrored(turn(1)(c)));
-    EXPECT_EQ(twist(1)(mirrored(c)), mirrored(twist(1)(c)));
-    EXPECT_EQ(mirrored(triality(1)(mirrored(c))), triality(2)(c));
-    EXPECT_EQ(mirrored(c), modality_mirror(c));
-  }
-}
 
 TEST(Transforms, AreAGroupOf192Permutations) {
   std::set<std::array<int, 96>> distinct;

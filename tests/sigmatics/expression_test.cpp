@@ -3,14 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
 
 namespace hologram::sigmatics {
 namespace {
 
 using Kind = Expression::Kind;
-using Bytes = std::vector<int>;
 using Words = std::vector<std::string>;
 
 class Random {
@@ -126,27 +124,6 @@ TEST(NormalForm, KeepsTheMeaningAndIsIdempotent) {
     EXPECT_EQ(parse_expression(print(n)), n);
     EXPECT_EQ(count_operations(n), count_operations(e));
     EXPECT_EQ(print(n).find_first_of("^~RDT"), std::string::npos) << print(n);
-  }
-}
-
-TEST(NormalForm, CompositionIsAssociativeAndBranchesCommuteAsMultisets) {
-  Random random(5);
-  auto list = [](Kind kind, std::vector<Expression> items) {
-    Expression e;
-    e.kind = kind;
-    e.items = std::move(items);
-    return e;
-  };
-  auto sorted = [](const Expression& e) {
-    Bytes b = evaluate_literal(e).bytes;
-    std::sort(b.begin(), b.end());
-    return b;
-  };
-  for (int k = 0; k < 300; ++k) {
-    Expression a = random.expression(2), b = random.expression(2), c = random.expression(2);
-    for (Kind kind : {Kind::sequence, Kind::parallel})
-      EXPECT_EQ(normalize(list(kind, {list(kind, {a, b}), c})), normalize(list(kind, {a, list(kind, {b, c})})));
-    EXPECT_EQ(sorted(list(Kind::parallel, {a, b})), sorted(list(Kind::parallel, {b, a})));
   }
 }
 
