@@ -61,29 +61,6 @@ TEST_F(CudaThinDevice, TheirNumberDecides) {
     }
 }
 
-TEST(CudaThin, OnlyWhereItMayHelp) {
-  auto has = [](const atlas::Program& program) {
-    const cuda::Stored made = cuda::compile(program);
-    const bool thin = made.facts.thin.has_value();
-    EXPECT_EQ(made.code.find(".visible .entry hologram_thin(") != made.code.npos, thin);
-    EXPECT_EQ(made.code.find(".visible .entry hologram_thin_merge(") != made.code.npos, thin);
-    const std::string text = cuda::to_text(made);
-    EXPECT_EQ(cuda::to_text(cuda::from_text(text, program.num_symbols)), text);
-    return thin;
-  };
-  EXPECT_TRUE(has(float_product("bf16", false, true)));
-  EXPECT_TRUE(has(float_product("f16", false, true)));
-  EXPECT_TRUE(has(float_product("f32", false, true)));
-  EXPECT_FALSE(has(float_product("bf16", false, true, "300")));
-  EXPECT_FALSE(has(float_product("bf16", false, true, "16")));  // its kernel is such a one
-  EXPECT_FALSE(has(float_product("bf16", false, false)));
-  EXPECT_FALSE(has(float_product("bf16", true, true)));
-  EXPECT_FALSE(has(float_product("f32", false, true, "s0", true)));  // chains
-  EXPECT_FALSE(has(byte_product("u8", "u8")));
-  const cuda::Stored made = cuda::compile(float_product("bf16", false, true), 90);
-  EXPECT_TRUE(made.facts.thin && made.facts.wide);
-}
-
 TEST(CudaThin, StoredFactsAreChecked) {
   const std::string text = cuda::to_text(cuda::compile(float_product("bf16", false, true)));
   const size_t at = text.find(";128|2|s0|");

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/machine.h"
 #include "backend_cuda/cuda_test.h"
-#include "runtime/executable.h"
+#include "runtime/results.h"
 
 namespace hologram::test {
 namespace {
@@ -14,15 +14,6 @@ using ir::Op;
 using ir::Value;
 using runtime::Executable;
 using runtime::Kept;
-
-class ResultVectors : public runtime::Outputs {
- public:
-  void* allocate(int, size_t bytes, runtime::Frame&) override {
-    data.assign(bytes / sizeof(float), -1);
-    return data.data();
-  }
-  std::vector<float> data;
-};
 
 // x * w, or x * w^T; behind it once more by a second weight of n x n, if there is one.
 class CudaKeptDevice : public CudaDevice90 {
@@ -56,13 +47,10 @@ class CudaKeptDevice : public CudaDevice90 {
   }
   // The result, and how many kernels ran.
   std::pair<std::vector<float>, int64_t> call(Executable& e, Kept* kept = nullptr) {
-    ResultVectors out;
-    void* inputs[] = {x_.data(), w_.data(), second_.data()};
-    auto frame = e.lease();
+    runtime::Results<float> out;
     const int64_t launches = counted("launches");
-    EXPECT_EQ(e.run({inputs, nullptr, kept}, out, nullptr, *frame).status, 0);
-    e.give_back(std::move(frame));
-    return {out.data, counted("launches") - launches};
+    EXPECT_EQ(runtime::call(e, {x_.data(), w_.data(), second_.data()}, {}, out, nullptr, kept).status, 0);
+    return {out.data[0], counted("launches") - launches};
   }
 
   std::shared_ptr<Runtime> runtime_;
@@ -170,28 +158,6 @@ TEST_F(CudaKeptDevice, StayBesideGraphs) {
   kept[1].reset();
   EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{3}));
   graphs.expect(2);
-}
-
-TEST(CudaKept, WhereTheWideKernelIsExpectedToRun) {
-  auto block = [](const char* type, int64_t rows, int64_t k, int64_t columns) {
-    atlas::ProductBlock b = float_product(type, false, true).product();
-    b.axes[0].extent = Expr(rows), b.axes[1].extent = Expr(columns), b.axes[2].extent = Expr(k);
-    return b;
-  };
-  const cuda::CudaMachine machine(90, 132);
-  EXPECT_TRUE(machine.keeps_terms(block("f32", 1024, 1024, 1024)));
-  EXPECT_TRUE(machine.keeps_terms(block("f32", 64, 4096, 4096)));
-  EXPECT_FALSE(machine.keeps_terms(block("f32", 16, 4096, 16384)));  // few rows
-  EXPECT_FALSE(machine.keeps_terms(block("f32", 128, 768, 768)));    // few tiles
-  EXPECT_FALSE(machine.keeps_terms(block("f32", 4096, 32, 4096)));   // few steps
-  EXPECT_FALSE(machine.keeps_terms(block("bf16", 1024, 1024, 1024)));
-  EXPECT_FALSE(cuda::CudaMachine(80, 108).keeps_terms(block("f32", 1024, 1024, 1024)));
-  EXPECT_FALSE(machine.keeps_terms(float_product("f32", false, true).product()));  // any sizes
-  atlas::ProductBlock exact = block("f32", 1024, 1024, 1024);
-  exact.reproducible = true;
-  EXPECT_FALSE(machine.keeps_terms(exact));
-  exact.reproducible = false, exact.precision = 1;  // two terms
-  EXPECT_FALSE(machine.keeps_terms(exact));
 }
 
 }  // namespace

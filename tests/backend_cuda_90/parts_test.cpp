@@ -86,28 +86,6 @@ TEST_F(CudaWidePartsDevice, MendSumsOfAllParts) {
   }
 }
 
-// Of an H100, which has 132 multiprocessors.
-TEST_F(CudaWideParts, FillTheDevice) {
-  const cuda::WideFacts single = *cuda::compile(float_product("f32", false, true), 90).facts.wide;
-  const cuda::WideFacts half = *cuda::compile(float_product("bf16", false, true), 90).facts.wide;
-  const cuda::WideFacts byte = *cuda::compile(byte_product("i8", "i8"), 90).facts.wide;
-  auto parts = [](const cuda::WideFacts& facts, int64_t m, int64_t depth, int64_t n) {
-    const auto grid = cuda::wide_grid(facts, std::array{m, depth, n}, 132);
-    return grid ? grid->parts : 0;
-  };
-  EXPECT_EQ(parts(single, 1024, 1024, 1024), 2);  // 64 tiles
-  EXPECT_EQ(parts(single, 1024, 1008, 1024), 1);
-  EXPECT_EQ(parts(single, 1152, 1024, 1024), 1);  // 72 tiles
-  EXPECT_EQ(parts(half, 64, 4096, 4096), 8);
-  EXPECT_EQ(parts(half, 192, 2048, 4096), 4);
-  EXPECT_EQ(parts(half, 64, 1024, 4096), 0);    // parts on less than half of the multiprocessors
-  EXPECT_EQ(parts(half, 128, 65536, 512), 64);  // and not more
-  EXPECT_EQ(parts(half, 128, 65536, 256), 0);
-  EXPECT_EQ(parts(byte, 64, 4096, 8192), 4);
-  EXPECT_EQ(parts(byte, 64, 4096, 4096), 0);
-  EXPECT_EQ(parts(half, 4096, 4096, 4096), 1);
-}
-
 // Sizes that are known may say that a kernel is never cut; or that this one alone is.
 TEST_F(CudaWideParts, AreMergedByAKernelOfTheModule) {
   auto sized = [](int64_t m, int64_t depth, int64_t n) {

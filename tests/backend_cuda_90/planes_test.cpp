@@ -70,32 +70,6 @@ TEST_F(CudaPlanesDevice, FewProductsForEachElementAreTheOtherKernels) {
   expect_scaled(runtime(), {.type = "f32", .m = 129, .n = 128}, false);
 }
 
-// Of an H100, which has 132 multiprocessors.
-TEST(CudaPlanes, AreExpectedToPayForManyProducts) {
-  auto facts = [](const Scaled& c) { return *cuda::compile(c.program(), 90).facts.wide; };
-  auto grid = [](const cuda::WideFacts& wide, int64_t m, int64_t depth, int64_t n) {
-    return cuda::wide_grid(wide, std::array{m, depth, n}, 132);
-  };
-  const cuda::WideFacts left = facts({}), both = facts({.both = true}), single = facts({.type = "f32"});
-  const auto large = grid(both, 4096, 4096, 4096);
-  ASSERT_TRUE(large);
-  EXPECT_EQ(large->pieces, 3 * 4096 * 4096 / 8);
-  EXPECT_EQ(large->workspace, size_t{2} * 3 * 4096 * 4096);
-  EXPECT_EQ(large->matrices[0].offset, 2 * 4096 * 4096);
-  EXPECT_EQ(large->matrices[1].offset, 0);
-  EXPECT_TRUE(grid(left, 8192, 1024, 512));
-  EXPECT_FALSE(grid(left, 8192, 1024, 256));  // computing it takes longer than the product
-  EXPECT_FALSE(grid(both, 8192, 1024, 512));
-  const auto terms = grid(single, 4096, 1024, 1024);
-  ASSERT_TRUE(terms);
-  EXPECT_EQ(terms->workspace, size_t{6} * 1024 * 1024 + size_t{2} * 4 * 4096 * 1024);
-  EXPECT_EQ(terms->matrices[0].offset, 6 * 1024 * 1024);
-  EXPECT_FALSE(grid(single, 4096, 1024, 128));
-  EXPECT_FALSE(grid(left, 16384, 16400, 8192));   // more than 1 GiB
-  EXPECT_FALSE(grid(single, 8192, 12288, 8192));  // of both together
-  EXPECT_TRUE(grid(single, 4096, 12288, 8192));
-}
-
 TEST(CudaPlanes, StoreInVectorsWithoutSpills) {
   for (const bool by_columns : {false, true})
     for (const char* type : {"bf16", "f16", "f32"}) {

@@ -103,21 +103,6 @@ TEST_F(CudaPrecisionDevice, LeaveToChainsWhatTheyCannotHold) {
   }
 }
 
-// Of an H100, which has 132 multiprocessors.
-TEST(CudaPrecision, FewerTermsTakeLessMemoryAndHaveToBeForMore) {
-  auto grid = [](int precision, int64_t m) {
-    const atlas::Program p = float_product("f32", false, true, "s0", false, precision);
-    return cuda::wide_grid(*cuda::compile(p, 90).facts.wide, std::array<int64_t, 3>{m, 4096, 8192}, 132);
-  };
-  for (int precision = 0; precision <= 2; ++precision) {
-    const auto found = grid(precision, 4096);
-    ASSERT_TRUE(found);
-    EXPECT_EQ(found->workspace, static_cast<size_t>(3 - precision) * 2 * 4096 * 8192);
-    EXPECT_TRUE(grid(precision, 512));
-    EXPECT_EQ(grid(precision, 256).has_value(), precision == 0);
-  }
-}
-
 TEST(CudaPrecision, MultiplyAsOftenAsTheirTermsNeed) {
   auto count = [](const std::string& text, const char* what) {
     int found = 0;

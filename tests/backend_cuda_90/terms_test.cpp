@@ -30,29 +30,6 @@ TEST_F(CudaWideTermsDevice, StayWithinTheirBound) {
     expect_term_errors(runtime(), {"f32", {false, false}, 132, 420, 100, 2}, c);
 }
 
-// Of an H100, which has 132 multiprocessors.
-TEST_F(CudaWideTerms, AreExpectedToBeFasterForLargeSizes) {
-  const cuda::WideFacts single = *cuda::compile(float_product("f32", false, true), 90).facts.wide;
-  const cuda::WideFacts half = *cuda::compile(float_product("bf16", false, true), 90).facts.wide;
-  auto grid = [](const cuda::WideFacts& facts, int64_t m, int64_t depth, int64_t n) {
-    return cuda::wide_grid(facts, std::array{m, depth, n}, 132);
-  };
-  const auto large = grid(single, 4096, 4096, 4096);
-  ASSERT_TRUE(large);
-  EXPECT_EQ(large->tiles, 1024);
-  EXPECT_EQ(large->ctas, 132);
-  EXPECT_EQ(large->pieces, 4096 * 4096 / 8);
-  EXPECT_EQ(large->workspace, size_t{6} * 4096 * 4096);
-  EXPECT_TRUE(grid(single, 1024, 1024, 1024));
-  EXPECT_FALSE(grid(single, 896, 1008, 896));    // 49 tiles
-  EXPECT_FALSE(grid(single, 128, 4096, 16384));  // splitting takes longer than the product
-  EXPECT_TRUE(grid(single, 256, 4096, 16384));
-  EXPECT_FALSE(grid(single, 8192, 16384, 16384));  // more than 1 GiB of terms
-  EXPECT_TRUE(grid(half, 4096, 4096, 4096));
-  EXPECT_EQ(grid(half, 4096, 4096, 4096)->workspace, 0u);
-  EXPECT_FALSE(grid(half, 1024, 1024, 1024));
-}
-
 TEST_F(CudaWideTerms, SplitInVectors) {
   for (int layout = 0; layout < 4; ++layout) {
     SCOPED_TRACE(layout);

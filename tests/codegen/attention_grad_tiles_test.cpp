@@ -98,30 +98,6 @@ TEST_F(AttentionGradTiles, work) {
   EXPECT_EQ(amx::state().products - before, kv_heads * 5 * 64);
 }
 
-// By default these run as without tiles, and always where the bits are promised.
-TEST_F(AttentionGradTiles, where_it_is_asked_for) {
-  cpu::Target real = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
-  Case c{1, 1, 64, 128, 64, 64};
-  auto on_tiles = [&](bool reproducible = false) {
-    atlas::Program p = make_program(c);
-    p.attention_grad().reproducible = reproducible;
-    return cpu::dump_asm(p, real).find("tdpbf16ps") != std::string::npos;
-  };
-  c.dtype = DType::bf16;
-  EXPECT_FALSE(on_tiles());
-  real.tile_attention = true;
-  EXPECT_TRUE(on_tiles());
-  EXPECT_FALSE(on_tiles(true));
-  c.dtype = DType::f32;
-  EXPECT_FALSE(on_tiles());
-  c.dtype = DType::bf16;
-  real.tile_attention = false;
-  cpu::Processor measured = *cpu::find_processor("emerald-rapids");
-  measured.gradients_gain = 1.3;
-  real.processor = &measured;
-  EXPECT_TRUE(on_tiles());
-}
-
 }  // namespace
 }  // namespace hologram::test
 

@@ -217,39 +217,6 @@ TEST_F(AttentionTerms, work) {
   EXPECT_EQ(products_, panels * (4 * 2 * 24 + 2 * 4 * 24));
 }
 
-TEST_F(AttentionTerms, where_it_is_asked_for) {
-  cpu::Target real = cpu::with_tiles(cpu::generic_target(cpu::Isa::avx512));
-  Case c = sized(128, 128, 64, 64);
-  bool reproducible = false;
-  auto on_tiles = [&] {
-    atlas::Program p = make_program(c);
-    p.attention().reproducible = reproducible;
-    return cpu::dump_asm(p, real).find("tdpbf16ps") != std::string::npos;
-  };
-  EXPECT_FALSE(on_tiles());
-  real.tile_attention = true;
-  EXPECT_TRUE(on_tiles());
-  reproducible = true;
-  EXPECT_FALSE(on_tiles());
-  reproducible = false;
-  real.terms = cpu::Terms::never;
-  EXPECT_FALSE(on_tiles());
-  real.terms = cpu::Terms::measured;
-  real.tile_attention = false;
-  cpu::Processor measured = *cpu::find_processor("emerald-rapids");
-  measured.float_attention_gain = 1.3;
-  real.processor = &measured;
-  EXPECT_TRUE(on_tiles());
-  // Splitting keys and values for few queries takes longer than it saves; rows of short depth are sums of few terms.
-  c.queries = 32;
-  EXPECT_FALSE(on_tiles());
-  c.queries = 128;
-  c.depth = 24;
-  EXPECT_FALSE(on_tiles());
-  c.depth = 1024;
-  EXPECT_FALSE(on_tiles());
-}
-
 }  // namespace
 }  // namespace hologram::test
 

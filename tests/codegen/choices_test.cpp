@@ -84,19 +84,6 @@ TEST(Processor, the_environment_names_another) {
   EXPECT_FALSE(host_target().tile_attention);
 }
 
-TEST(Choices, float32_takes_terms_only_where_they_were_measured_to_be_faster) {
-  for (const Processor& p : processors()) {
-    Target t = with(p.name.data());
-    for (int precision : {0, 1, 2}) {
-      const bool measured = p.terms_gain[static_cast<size_t>(2 - precision)] >= least_gain;
-      EXPECT_EQ(terms_for(t, product_of(1024, 1536, 384, DType::f32, precision), true) > 0, measured) << p.name << ' ' << precision;
-    }
-    EXPECT_EQ(terms_for(t, product_of(1024, 1536, 384, DType::bf16), true), 1);
-  }
-  EXPECT_EQ(path_of(with("emerald-rapids"), "float32"), "fma");
-  EXPECT_EQ(path_of(with("emerald-rapids"), "float32 medium"), "fma");
-}
-
 TEST(Choices, a_measured_gain_is_taken) {
   Processor fast = *find_processor("emerald-rapids");
   fast.terms_gain = {0, 1.05, 1.3};
@@ -111,30 +98,6 @@ TEST(Choices, a_measured_gain_is_taken) {
   EXPECT_EQ(path_of(t, "float32"), "fma");
   t.terms = Terms::model;
   EXPECT_EQ(path_of(t, "float32 high"), "terms");
-}
-
-// Waiting for operands from the second-level cache decides, as far as nothing was measured.
-TEST(Choices, the_model_of_terms_takes_bytes_and_caches_from_the_table) {
-  Processor p = *find_processor("sapphire-rapids");
-  Target t = with("sapphire-rapids");
-  t.terms = Terms::model;
-  t.processor = &p;
-  const auto large = product_of(1024, 1536, 384, DType::f32);
-  EXPECT_EQ(terms_for(t, large, true), 3);
-  const double products = 1024.0 * 1024 * 1024 / (16 * 16 * 32) * 16;
-  const auto of = [&](int terms) { return tile_cycles(p, 1024, 1024, 1024, terms); };
-  EXPECT_DOUBLE_EQ(of(3), products * 6 * (1 + 12288 / 64. / 384));
-  EXPECT_DOUBLE_EQ(of(1), products * (1 + 2048 / 64. / 64));  // a panel's block stays near
-  p.first_level = 32 << 10;
-  EXPECT_DOUBLE_EQ(of(1), products * (1 + 4096 / 64. / 64));
-  p.second_level_rate = 16;
-  EXPECT_EQ(terms_for(t, large, true), 0);
-  p.tile_share = 0.73;  // measured: the bytes are no longer asked
-  EXPECT_EQ(terms_for(t, large, true), 3);
-  EXPECT_DOUBLE_EQ(of(3), products * 6 / 0.73);
-  // By default nothing follows from it.
-  t.terms = Terms::measured;
-  EXPECT_EQ(terms_for(t, large, true), 0);
 }
 
 TEST(Choices, slow_dots_give_way_to_multiply_adds) {
