@@ -52,21 +52,6 @@ def test_memory_is_bounded_by_what_the_device_has(driver):
             executor.allocate((1 << 33) + 1)
 
 
-def test_bench_measures_a_device_against_its_own_limits(driver, capsys):
-    from hologram import cli
-
-    before = driver.fakecuda_count(b"launches")
-    arguments = ["bench", "--backend", "cuda", "--elements", "1024", "--rounds", "1"]
-    assert cli.main([*arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["backend"] == "cuda" and driver.fakecuda_count(b"launches") > before
-    assert all(row["of_copy"] == row["gb_per_s"] / told["limits"]["copy_gb_per_s"]["all"] for row in told["operations"].values())
-    assert told["product"]["of_fma"] > 0 and told["call"]["nanoseconds"] > 0
-    assert cli.main(arguments) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("cuda; 1024 float32") and "thread" not in text
-
-
 def test_operations_are_left_on_streams(driver):
     with hologram.Executor("cuda") as executor:
         stream, incoming, filled = hologram.Stream(executor), hologram.Stream(executor), hologram.Event(executor)
@@ -110,4 +95,3 @@ def test_buffers_are_filled_by_the_driver(driver):
         wide.fill(0.1)  # 8 bytes that are no 4 bytes twice
         assert np.array_equal(wide.to_numpy(copy=True), np.full(999, 0.1))
         assert driver.fakecuda_count(b"fills") == before + 11
-

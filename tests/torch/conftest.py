@@ -19,7 +19,7 @@ WATCHED = same_memory.watch(BACKEND)
 
 OURS = """archived_layers attention autocast backend code_size convolution cuda cuda_attention cuda_branches cuda_freeze cuda_memory
 cuda_models cuda_precision cuda_products cuda_scatter cuda_sort custom_op cut devices direct distributed draws freeze generation indices
-long_runs memory optimizers page parts precision products profiling quantize quantized recurrent release saved start_bars symbols tails
+long_runs memory optimizers page parts precision products profiling quantize quantized recurrent release saved start_bars symbols
 training""".split()  # files of tests of this backend alone
 collect_ignore = [f"test_{name}.py" for name in OURS if BACKEND != "hologram"]
 

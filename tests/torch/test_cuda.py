@@ -213,20 +213,6 @@ def test_a_graph_that_the_driver_refuses_is_launched_kernel_by_kernel(gpu, what)
     assert gpu.count("graphs") > graphs
 
 
-def test_with_sync_a_call_tells_of_its_own_faults(gpu, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_CUDA_SYNC", "1")
-    runtimes._make.cache_clear()
-    x, i = torch.randn(5), torch.tensor([1, 5])
-    call = compiled(lambda x, i: in_turns(torch.take(x, i).reshape(1, 2)), x, i, cudagraphs=True)
-    graphs = gpu.count("graphs")
-    with pytest.raises(IndexError):
-        call([gpu.tensor(x), gpu.tensor(i)])
-    (out,) = call([gpu.tensor(x), gpu.tensor(i - 1)])
-    assert torch.equal(out.cpu(), compiled(in_turns, x[:2].reshape(1, 2), where="cpu")([torch.take(x, i - 1).reshape(1, 2)])[0])
-    assert gpu.count("graphs") == graphs
-    runtimes._make.cache_clear()
-
-
 def test_sizes_have_graphs_of_their_own(gpu):
     graph = traced_dynamic(in_turns, torch.randn(6, 33))
     call, on_cpu = compiler.compile_graph(graph, "inference", Options(cudagraphs=True), ()), compiled

@@ -78,11 +78,3 @@ def test_who_ignores_them(gpu, setting):  # noqa: F811
     theirs = compiled(Options(native_products=False))
     assert not isinstance(theirs, precision.ByPrecision)  # PyTorch's products ask themselves
     assert isinstance(compiled(), precision.ByPrecision)
-
-
-def test_fast_permits_what_high_does(gpu, setting):  # noqa: F811
-    setting("highest")
-    call = compiled(Options(native_products=True, fast=True))
-    assert kind(result(gpu, call)) == "high"
-    setting("medium")
-    assert kind(result(gpu, call)) == "medium"

@@ -28,14 +28,6 @@ def rows(*shape, dtype=torch.float32):
     return x
 
 
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool))
-@pytest.mark.parametrize("descending", (False, True))
-def test_sort_long_rows(dtype, descending):
-    x = rows(3, 700, dtype=dtype)
-    native(lambda x: tuple(x.sort(stable=True, dim=-1, descending=descending)), (x,))
-    native(lambda x: tuple(x.sort(stable=True, dim=0, descending=descending)), (x.t().contiguous(),))
-
-
 def test_sort_of_sizes_known_at_run_time():
     inputs = [(rows(2, n),) for n in (70, 900, 33)]
     native(lambda x: (*x.sort(stable=True, dim=-1), torch.argsort(x * 2, stable=True)), *inputs, dynamic=True)
@@ -64,11 +56,3 @@ def test_searches(n, right):
     native(lambda x, line: torch.bucketize(x, line, right=right), (x, line))
     lines = (torch.randn(6, n) * 4).round().sort(-1)[0]
     native(lambda x, lines: torch.searchsorted(lines, x, right=right, out_int32=True), (rows(6, 33), lines))
-
-
-@pytest.mark.parametrize("shape, dim", (((5, 1000), -1), ((4097,), 0), ((3, 100, 7), 1), ((2, 33), 1), ((6, 40, 1), 1)))
-def test_scans(shape, dim):
-    native(lambda x: x.cumsum(dim), (torch.randn(shape),), exact=False)
-    native(lambda x: (1 + x / 50).cumprod(dim), (torch.randn(shape),), exact=False)
-    native(lambda x: (x.cumsum(dim), *x.cummax(dim), *x.cummin(dim)), (torch.randint(-9, 9, shape),))
-    native(lambda x: tuple(x.cummax(dim)), (rows(*shape),))

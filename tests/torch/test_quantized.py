@@ -275,38 +275,6 @@ def test_models_of_torchao(config, four):
     close_to_eager(net, torch.randn(20, 64))
 
 
-class Grouped(torch.nn.Module):
-    """What torchao's Intx configurations of 4 bits are once traced: numbers of -8 … 7 in bytes, a scale and a zero point for a group of
-    32; dynamic: rows of the activations as bytes, found in the call."""
-
-    def __init__(self, dynamic):
-        super().__init__()
-        self.dynamic = dynamic
-        self.register_buffer("values", torch.randint(-8, 8, (96, 64), dtype=torch.int8))
-        self.register_buffer("scales", torch.rand(96, 2) / 50 + 0.01)
-        self.register_buffer("zeros", torch.randint(-2, 3, (96, 2), dtype=torch.int8))
-        self.bias = torch.nn.Parameter(torch.randn(96))
-
-    def rows(self, x):
-        low, high = x.amin(1).clamp(max=0), x.amax(1).clamp(min=0)
-        step = ((high - low) / 255.0).clamp(min=torch.finfo(torch.float32).tiny)
-        zero = (-128 - torch.round(low / step)).clamp(-128, 127).to(torch.int8).view(-1, 1)
-        step = step.view(-1, 1)
-        q = (torch.round(x * (1.0 / step)) + zero).clamp(-128, 127).to(torch.int8)
-        return (q.float() - zero.float()) * step
-
-    def forward(self, x):
-        parts = self.values.view(96, 2, 32).float() - self.zeros.view(96, 2, 1).float()
-        weight = (parts * self.scales.view(96, 2, 1)).view(96, 64)
-        return torch.nn.functional.linear(self.rows(x) if self.dynamic else x, weight, self.bias)
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-@torch.no_grad()
-def test_weights_of_four_bits_as_torchao_writes_them(dynamic):
-    close_to_eager(Grouped(dynamic).eval(), torch.randn(20, 64))
-
-
 @pytest.mark.parametrize("dynamic", [False, True])
 @torch.no_grad()
 def test_models_of_pt2e(dynamic):

@@ -204,36 +204,6 @@ def test_statistics_that_eager_batch_norm_moves_are_seen(model, compiler):
             torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("backend", ["hologram", "aot_eager"])
-@pytest.mark.parametrize("fused", [False, True])
-def test_an_optimizer_whose_step_is_compiled_is_seen(fused, backend):
-    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
-    compiled = compile_fresh(layer)
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.001, fused=fused)
-    step = torch.compile(optimizer.step, backend=backend)
-    for _ in range(2):
-        with torch.no_grad():
-            torch.testing.assert_close(compiled(x), layer(x))
-        compiled(x).sum().backward()
-        step()
-        with torch.no_grad():
-            torch.testing.assert_close(compiled(x), layer(x))
-
-
-@pytest.mark.usefixtures("unwatched")  # what looks at a graph's memory holds its arguments, which then cannot be swapped
-def test_converting_a_model_by_swapping_its_tensors():
-    layer, x = nn.Linear(64, 64), torch.randn(32, 64)
-    compiled = compile_fresh(layer)
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        with torch.no_grad():
-            torch.testing.assert_close(compiled(x), layer(x))
-            layer.double()
-            torch.testing.assert_close(compiled(x.double()), layer(x.double()))
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(False)
-
-
 def test_a_recurrent_layer_sees_a_preserved_version_and_held_data():
     layer, x = nn.LSTM(16, 16), torch.randn(5, 3, 16)
     compiled, held = compile_fresh(layer), layer.weight_ih_l0.data

@@ -12,25 +12,6 @@ from torch import nn
 from zoo import normal
 
 
-def in_threads(count, run):
-    """Runs `run(number)` in threads; raises what one of them raised."""
-    raised = []
-
-    def guarded(number):
-        try:
-            run(number)
-        except BaseException as error:  # shown by the main thread
-            raised.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if raised:
-        raise raised[0]
-
-
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
 def test_interrupted_compilations_leave_nothing_behind(request):
     layers = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()) for _ in range(5)]
@@ -59,40 +40,6 @@ def test_interrupted_compilations_leave_nothing_behind(request):
     with torch.no_grad():
         for delay in (0.05, 0.2, 0.6):  # Python drops an interrupt that comes while a weak reference's callback runs: then again
             assert any(interrupted(delay) for _ in range(10)), f"no interrupt came out of a compilation after {delay} s"
-
-
-def test_results_outlive_what_made_them():
-    def function(x):
-        return x * 2 + 1, x.sum(0), x[1:].t()
-
-    compiled, x = compile_fresh(function), normal(64, 32)
-    results = [compiled(x + i) for i in range(10)]
-    del compiled
-    torch._dynamo.reset()
-    gc.collect()
-    for i, result in enumerate(results):
-        check(result, function(x + i), strides=False)
-
-
-def test_an_index_out_of_range_in_one_of_four_threads():
-    def function(table, index):
-        return table[index].relu().sum(1)
-
-    table = normal(100, 8)
-    compiled = compile_fresh(function, dynamic=True)
-    compiled(table, torch.arange(50))
-
-    def run(number):
-        for call in range(100):
-            index = (torch.arange(2 + call % 70) * 7) % 100
-            if number:
-                torch.testing.assert_close(compiled(table, index), function(table, index))
-            else:
-                index[-1] = 100 + call
-                with pytest.raises(IndexError):
-                    compiled(table, index)
-
-    in_threads(4, run)
 
 
 def test_a_graph_that_enters_another_and_itself():

@@ -98,14 +98,3 @@ def test_training_step(name):
         results.append((*first, loss.detach(), state))
     assert graph_count() >= 1
     check(results[1], results[0], strides=False)
-
-
-def test_two_instances_share_no_weights():
-    case = ZOO["mlp"]()
-    other = copy.deepcopy(case.module)
-    with torch.no_grad():
-        other[0].weight.add_(1.0)
-        first, second = compile_fresh(case.module), torch.compile(other, backend=BACKEND)
-        for _ in range(2):
-            check(first(*case.inputs), run_eager(case.module, case.inputs))
-            check(second(*case.inputs), run_eager(other, case.inputs))
