@@ -217,12 +217,19 @@ def test_the_package_onnx_is_imported_only_for_what_the_standard_says_by_functio
         function = hologram.from_onnx(sys.stdin.buffer.read())
         assert function(np.ones((2, 8), np.float32)).shape == (2, 4)
         assert not [name for name in sys.modules if name.startswith("hologram_torch")]
-        unused = {"json", *(f"hologram.{name}" for name in ("backend", "_functions", "onnx.quantized", "onnx.recurrent"))}
-        assert not unused & sys.modules.keys()
+        names = "backend", "_creation", "_functions", "_selection", "_straight", "onnx.quantized", "onnx.recurrent"
+        assert not {"json", *(f"hologram.{name}" for name in names)} & sys.modules.keys()
     """
-    data = perceptron()[0].SerializeToString()
-    done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"]), helper.make_node("Reshape", ["t", "shape"], ["r"]),
+        helper.make_node("Neg", ["r"], ["n"]),
+        helper.make_node("Greater", ["r", "n"], ["c"]), helper.make_node("Where", ["c", "r", "n"], ["w"]),
+        helper.make_node("Gather", ["w", "rows"], ["y"]),
+    ]  # fmt: skip
+    moves = model(nodes, {"x": ("float32", [2, 8])}, ["y"], {"shape": np.array([4, -1]), "rows": np.array([1, 0])})
+    for proto in (perceptron()[0], moves):
+        done = subprocess.run([sys.executable, "-c", code], input=proto.SerializeToString(), capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
     proto = model([helper.make_node("AffineGrid", ["x", "n"], ["y"])], {"x": ("float32", [1, 2, 3])}, ["y"], {"n": np.array([1, 1, 2, 2])})
     code = "import sys; sys.modules['onnx'] = None; import hologram; hologram.from_onnx(sys.stdin.buffer.read())"
     done = subprocess.run([sys.executable, "-c", code], input=proto.SerializeToString(), capture_output=True)

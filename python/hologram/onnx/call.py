@@ -25,6 +25,15 @@ def is_strings(x):
     return isinstance(x, Array) and x.foreign and x.dtype == object or is_known(x) and x.dtype == object and not is_sizes(x)
 
 
+def is_native(*operands):
+    """Whether graphs have the values of all operands, which are not known yet."""
+    return all(isinstance(x, Array) and not x.foreign for x in operands)
+
+
+# As graphs have them: without what NumPy's functions know besides, of views and of calls between graphs, which is long to import.
+reshape, transpose = Array.reshape.__wrapped__, Array.transpose.__wrapped__
+
+
 def settled(x):
     """An array of sizes as one of integers, where none is open."""
     if is_sizes(x) and not any(isinstance(n, Dim) for n in x.flat):
@@ -196,4 +205,4 @@ class OnnxRecorder(Recorder):
         return function.run(self, args)
 
 
-__all__ += ["OnnxRecorder", "TraceError", "plain", "settled"]
+__all__ += ["OnnxRecorder", "TraceError", "is_native", "plain", "reshape", "settled", "transpose"]

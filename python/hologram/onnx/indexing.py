@@ -3,7 +3,7 @@
 import numpy as np
 
 from hologram._graph import numel
-from hologram.onnx.call import is_known, is_sizes, numbers, plain
+from hologram.onnx.call import is_known, is_native, is_sizes, numbers, plain
 from hologram.onnx.table import operator
 
 
@@ -16,7 +16,10 @@ def gather(call, x, indices):
         return np.take(x, indices, axis)
     if is_known(indices) and indices.size == 1 and not is_known(x):
         return _one(x, indices, axis)
-    return np.take(call.lift(x), call.lift(indices), axis)
+    x, indices = call.lift(x), call.lift(indices)
+    if is_native(x, indices):
+        return call.b.take(x.value, call.b.cast(indices.value, "i64"), axis)
+    return np.take(x, indices, axis)
 
 
 def _one(x, indices, axis):

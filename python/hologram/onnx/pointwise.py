@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from hologram._graph import FLOATS
+from hologram._operands import match
 from hologram.onnx import random
-from hologram.onnx.call import is_known, is_sizes
+from hologram.onnx.call import is_known, is_native, is_sizes
 from hologram.onnx.table import operator
 
 
@@ -310,7 +311,10 @@ def total(call, *operands):
 def where(call, condition, x, y):
     if is_known(condition) and is_known(x) and is_known(y):
         return np.where(condition, x, y)
-    return call.lift(np.where(call.lift(condition), call.lift(x), call.lift(y)))
+    condition, x, y = call.lift(condition), call.lift(x), call.lift(y)
+    if is_native(condition, x, y) and x.dtype == y.dtype:
+        return call.b.where(*match(call.tracer, [condition.value, x.value, y.value]))
+    return call.lift(np.where(condition, x, y))
 
 
 @operator("Dropout", known=(1, 2))

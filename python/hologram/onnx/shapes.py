@@ -1,10 +1,14 @@
 # hologram/onnx/shapes.py: sizes, and operators that move elements
 # mypy: ignore-errors
+import contextlib
+
 import numpy as np
 
 from hologram._graph import numel
 from hologram.onnx import tensors
-from hologram.onnx.call import Array, Dim, is_known, is_sizes, numbers, plain, settled
+from hologram.onnx.call import Array, Dim, TraceError, is_known, is_native, is_sizes, numbers, plain, settled
+from hologram.onnx.call import reshape as reshape_natively
+from hologram.onnx.call import transpose as transpose_natively
 from hologram.onnx.table import operator
 
 LARGE = 1 << 10  # elements of a constant that the graph makes itself
@@ -42,6 +46,9 @@ def size(call, x):
 def _reshaped(call, x, wanted):
     if is_known(x):
         return x.reshape([int(n) for n in wanted])
+    if is_native(x):
+        with contextlib.suppress(TraceError):
+            return reshape_natively(x, wanted)
     return x.reshape(wanted)
 
 
@@ -86,7 +93,7 @@ def unsqueeze(call, x, axes=None):
 @operator("Transpose", sizes=True)
 def transpose(call, x):
     order = call.attr("perm") or list(range(len(x.shape)))[::-1]
-    return x.transpose(order)
+    return transpose_natively(x, order) if is_native(x) else x.transpose(order)
 
 
 @operator("Concat", sizes=True)

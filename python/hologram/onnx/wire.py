@@ -63,25 +63,30 @@ def parse(cls, data, at, end, into=None):
         found.raw = data
     values, fields = found.__dict__, cls.fields
     while at < end:
-        tag, at = (data[at], at + 1) if data[at] < 128 else _varint(data, at)
-        wire = tag & 7
-        name, kind, repeats = fields.get(tag >> 3, (None, None, False))
+        tag = data[at]
+        at += 1
+        if tag > 127:
+            tag, at = _varint(data, at - 1)
+        wire, field = tag & 7, fields.get(tag >> 3)
         if wire == 2:
-            size, at = (data[at], at + 1) if data[at] < 128 else _varint(data, at)
+            size = data[at]
+            at += 1
+            if size > 127:
+                size, at = _varint(data, at - 1)
             stop = at + size
             if stop > end:
                 raise ValueError("a field beyond its message")
-            if name is not None:
-                _long(values, name, kind, repeats, data, at, stop)
+            if field is not None:
+                _long(values, field, data, at, stop)
             at = stop
         elif wire == 0:
-            value, at = _varint(data, at)
-            if kind == "int":
-                _put(values, name, repeats, _signed(value))
+            value, at = (data[at], at + 1) if data[at] < 128 else _varint(data, at)
+            if field is not None and field[1] == "int":
+                _put(values, field, _signed(value) if value > 127 else value)
         elif wire in (1, 5):
             stop = at + (8 if wire == 1 else 4)
-            if kind in _FIXED and _FIXED[kind][1] == wire:
-                _put(values, name, repeats, struct.unpack_from(_FIXED[kind][0], data, at)[0])
+            if field is not None and field[1] in _FIXED and _FIXED[field[1]][1] == wire:
+                _put(values, field, struct.unpack_from(_FIXED[field[1]][0], data, at)[0])
             at = stop
         else:
             raise ValueError(f"wire type {wire}")
@@ -90,30 +95,35 @@ def parse(cls, data, at, end, into=None):
     return found
 
 
-def _put(values, name, repeats, value):
-    if repeats:
-        values.setdefault(name, []).append(value)
-    else:
+def _put(values, field, value):
+    name, _, repeats = field
+    if not repeats:
         values[name] = value
+    elif name in values:
+        values[name].append(value)
+    else:
+        values[name] = [value]
 
 
-def _long(values, name, kind, repeats, data, at, stop):
+def _long(values, field, data, at, stop):
     """A field with a length: text, bytes, a message, or packed numbers."""
+    name, kind, repeats = field
     if kind == "str":
-        _put(values, name, repeats, str(data[at:stop], "utf-8"))
+        _put(values, field, str(data[at:stop], "utf-8"))
     elif kind == "bytes":
-        _put(values, name, repeats, data[at:stop])
-    elif isinstance(kind, type):
-        _put(values, name, repeats, parse(kind, data, at, stop, None if repeats else values.get(name)))
-    elif repeats and kind == "int":
+        _put(values, field, data[at:stop])
+    elif kind in _FIXED:
+        if repeats:
+            values.setdefault(name, []).extend(np.frombuffer(data[at:stop], _FIXED[kind][0]).tolist())
+    elif kind != "int":
+        _put(values, field, parse(kind, data, at, stop, None if repeats else values.get(name)))
+    elif repeats:
         numbers = values.setdefault(name, [])
         while at < stop:
-            value, at = _varint(data, at)
-            numbers.append(_signed(value))
+            value, at = (data[at], at + 1) if data[at] < 128 else _varint(data, at)
+            numbers.append(_signed(value) if value > 127 else value)
         if at != stop:
             raise ValueError("a number beyond its field")
-    elif repeats and kind in _FIXED:
-        values.setdefault(name, []).extend(np.frombuffer(data[at:stop], _FIXED[kind][0]).tolist())
 
 
 Entry = message("Entry", key=(1, "str"), value=(2, "str"))
