@@ -222,3 +222,22 @@ def test_tables_are_read_anew():
         np.testing.assert_array_equal(lookup(at), TABLE[at] * 2)
     finally:
         TABLE[1] = before
+
+
+def in_order(x):
+    """The sum down each column: 64 partials a block of 4,096 rows, halved; then the tree over three blocks."""
+    blocks = []
+    for first in range(0, len(x), 4096):
+        parts = np.zeros((64, x.shape[1]), x.dtype)
+        for row in range(first, min(first + 4096, len(x)), 64):
+            some = x[row : row + 64]
+            parts[: len(some)] += some
+        while len(parts) > 1:
+            parts = parts[: len(parts) // 2] + parts[len(parts) // 2 :]
+        blocks.append(parts[0])
+    return blocks[0] + blocks[1] + blocks[2]
+
+
+def test_sums_down_blocks_of_columns_keep_their_order():
+    x = np.random.default_rng(0).random((8200, 1100), np.float32)
+    np.testing.assert_array_equal(hologram.jit(lambda x: x.sum(0))(x), in_order(x))

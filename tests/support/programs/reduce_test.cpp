@@ -110,6 +110,7 @@ TEST(Reduce, ColumnsByPartial) {
   for (int64_t n : {127, 128, 129, 191, 4160, 8200})
     for (bool symbolic : {false, true}) check({{70}, {n}, 0, symbolic, DType::f32, DType::f32, {Op::reduce_sum, Op::reduce_max}}, 0);
   check({{2, 1100}, {130}, 1, false}, 1);
+  check({{2120}, {131}, 0, false}, 0);  // two blocks of columns, and what is left
 }
 
 TEST(Reduce, SeveralRowAxes) {

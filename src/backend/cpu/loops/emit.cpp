@@ -7,6 +7,7 @@
 #include <deque>
 #include <utility>
 
+#include "backend/cpu/loops/columns.h"
 #include "backend/cpu/loops/interleaved.h"
 #include "backend/cpu/loops/ranges.h"
 #include "backend/cpu/loops/squares.h"
@@ -259,6 +260,7 @@ class LoopEmitter {
     const auto& stages = f_.block.stages;
     if (stages.size() == 1 && stages[0].kind == atlas::StageKind::point)
       return ranges(scope, stages[0].body, low, high, f_.extent(f_.rank - 1));
+    if (f_.plan.columns > 0) return LoopColumns(f_, lanes_).line(scope, low, high);
     if (stages_.walks_rows_first()) return stages_.emit_rows_first(scope, low, high);
     std::vector<const atlas::Body*> bodies;
     for (const Stage& s : stages) bodies.push_back(&s.body);

@@ -44,14 +44,6 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
     Value* until = ir_.CreateSelect(middling_, high, at);
     at = vectors(outer, axis, at, until, unroll, nullptr, fill, 0, backwards_);
   }
-  // What is left over of wide vectors takes several narrower ones.
-  int narrow = f_.plan.vectors > 4 ? f_.plan.lanes / f_.plan.vectors * 4 : f_.plan.lanes;
-  if (f_.plan.masked_tails && axis == f_.rank - 1 && narrow < f_.plan.lanes) {
-    at = vectors(outer, axis, at, high, 1, nullptr, fill);
-    emit_loop(outer, at, high, k_.i64(narrow), false,
-              [&](Scope& s, Value* i) { masked(s, axis, i, high, narrow, fill); });
-    return;
-  }
   if (unroll > 1) at = vectors(outer, axis, at, high, unroll, nullptr, fill);
   at = vectors(outer, axis, at, high, 1, nullptr, fill);
   tail(outer, axis, at, high, fill);
@@ -172,6 +164,15 @@ Value* LoopLanes::aligned_stores(Scope& outer, int axis, Value* low,
     }
   if (!low_bits) return nullptr;
   return ir_.CreateICmpEQ(ir_.CreateAnd(low_bits, k_.i64(63)), k_.i64(0));
+}
+
+void LoopLanes::rest(Scope& outer, int axis, Value* at, Value* high,
+                     const std::function<void(Scope&)>& fill) {
+  // What is left over of wide vectors takes several narrower ones.
+  const int narrow = f_.plan.vectors > 4 ? f_.plan.lanes / f_.plan.vectors * 4 : f_.plan.lanes;
+  if (!f_.plan.masked_tails || narrow == f_.plan.lanes) return tail(outer, axis, at, high, fill);
+  emit_loop(outer, at, high, k_.i64(narrow), false,
+            [&](Scope& s, Value* i) { masked(s, axis, i, high, narrow, fill); });
 }
 
 void LoopLanes::tail(Scope& outer, int axis, Value* at, Value* high,

@@ -17,6 +17,10 @@ class LoopLanes {
   void loop(Scope& outer, int axis, Value* low, Value* high, int unroll,
             const std::vector<const atlas::Body*>& bodies, const std::function<void(Scope&)>& fill);
 
+  /// Runs `fill` for [at, high), fewer than a vector of the plan's lanes: masked, or one by one.
+  void rest(Scope& outer, int axis, Value* at, Value* high,
+            const std::function<void(Scope&)>& fill);
+
   /// Behind all loops: waits for stores past the caches, once, since each wait empties the
   /// processor's buffers and lines may be short.
   void finish(Scope& root);

@@ -1,6 +1,7 @@
 // backend/cpu/loops/plan.cpp: how a loop block is cut into lanes and units.
 #include "backend/cpu/loops/plan.h"
 #include "backend/cpu/cost.h"
+#include "backend/cpu/loops/columns_plan.h"
 
 #include <algorithm>
 #include <bit>
@@ -127,45 +128,6 @@ int64_t body_cost(const atlas::Body& body, int lanes) {
 // Beyond this much arithmetic memory is not what limits a kernel, and stores past the caches only
 // hold it up; pairs of vectors also fetch ahead, so that more arithmetic hides memory.
 constexpr int max_streamed_work = 24, max_streamed_pair_work = 128;
-
-// Column reductions take several vectors of adjacent columns at a time, so that each row gives
-// whole cache lines, or better a good part of a page; their partials stay in registers or in the
-// nearest cache.
-int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& target) {
-  if (plan.mode != LaneMode::parallel) return 1;
-  int64_t bytes = 0, sums = 0;
-  bool by_partial = true;
-  for (const Stage& s : p.nest().stages) {
-    if (s.reductions.empty()) continue;
-    bool strided = reads_by_partial(p.nest(), s, plan.mode);
-    by_partial = by_partial && strided;
-    sums = std::max(sums, static_cast<int64_t>(s.reductions.size()));
-    for (const atlas::Reduction& r : s.reductions)
-      bytes += int64_t{strided ? 8 : 64} * size_of(r.type) * plan.lanes;
-  }
-  if (bytes == 0) return 1;
-  // Scratch memory is interleaved by lane and should stay in the second-level cache.
-  int64_t scratch = 0;
-  for (const atlas::Buffer& b : p.buffers)
-    if (b.access == atlas::Access::scratch)
-      scratch +=
-          (b.extent.is_const() ? b.extent.constant_value() : 2048) * size_of(b.dtype) * plan.lanes;
-  // Half of the registers may hold partials where little else is computed.
-  int64_t registers = target.isa == Isa::avx512 || target.isa == Isa::neon ? 16 : 8;
-  const Expr& extent = p.nest().axes[static_cast<size_t>(p.nest().lane_axis)].extent;
-  int n = 4;
-  if (by_partial && block_arithmetic(p.nest()) <= 2 * sums) {
-    n = 16;
-    while (n > 4 && (n * sums > registers || n * plan.lanes > 256 || !extent.is_const() ||
-                     extent.constant_value() < 8 * n * plan.lanes))
-      n /= 2;
-  }
-  while (n > 1 && ((n <= 4 && n * plan.lanes > 64) || n * bytes > cost::first_level ||
-                   n * scratch > cost::scratch))
-    n /= 2;
-  while (n > 1 && extent.is_const() && extent.constant_value() < n * plan.lanes) n /= 2;
-  return n;
-}
 
 // Rows that a call should have for the first to count for little where stages are carried.
 constexpr int64_t carried_rows = 4;
@@ -303,6 +265,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   Expr bytes = buffer_bytes(program);
   plan.vectors = column_vectors(program, plan, target);
   plan.lanes *= plan.vectors;
+  plan.columns = block_columns(program, plan);
   plan.unroll = work <= 8 ? 4 : work <= 24 ? 2 : 1;
   bool points = std::all_of(b.stages.begin(), b.stages.end(),
                             [](const Stage& s) { return s.kind == StageKind::point; });
@@ -335,28 +298,6 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   plan.carried = !program.has_tail() && carries(b, plan, target);
   plan.trailing = plan.carried && trails(b, program.buffers);
   return plan;
-}
-
-namespace {
-
-// From so many columns on a unit takes much of a line of memory; rows of fewer are read one after
-// the other, as they lie, and the partials are in the nearest cache.
-constexpr int64_t wide_columns = 1024;
-
-}  // namespace
-
-bool reads_by_partial(const atlas::LoopBlock& block, const Stage& stage, LaneMode mode) {
-  if (mode != LaneMode::parallel || stage.reductions.empty() ||
-      static_cast<int>(block.axes.size()) != block.parallel_rank + 1)
-    return false;
-  const Expr &rows = block.axes.back().extent,
-             &columns = block.axes[static_cast<size_t>(block.parallel_rank) - 1].extent;
-  if (rows.is_const() && rows.constant_value() < 128) return false;
-  if (!columns.is_const() || columns.constant_value() < wide_columns) return false;
-  return std::all_of(stage.reductions.begin(), stage.reductions.end(),
-                     [](const atlas::Reduction& r) {
-                       return !r.tree && ir::info(r.op).kind == ir::OpKind::reduce;
-                     });
 }
 
 int arithmetic_count(const atlas::Body& body) { return arithmetic_along(body, -1); }
@@ -503,7 +444,7 @@ Expr extent_of(const atlas::LoopBlock& block, int first, int last) {
   return n;
 }
 
-Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Target&) {
+Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Target& target) {
   const atlas::LoopBlock& b = program.nest();
   Launch launch;
   launch.total = extent_of(b, 0, b.parallel_rank);
@@ -561,7 +502,9 @@ Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Targ
     // Lanes that walk long rows are work enough for a thread.
     constexpr int64_t long_rows = 4'000'000;
     bool apart = rows.is_const() && rows.constant_value() * row * plan.lanes >= long_rows;
-    launch.grain = Expr(apart ? plan.lanes : std::max(64, plan.lanes));
+    launch.grain = Expr(plan.columns > 0 ? columns_grain(b, plan, target)
+                        : apart          ? plan.lanes
+                                         : std::max(64, plan.lanes));
     launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row);
     if (row == 0) launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes));
   } else {

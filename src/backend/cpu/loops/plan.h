@@ -26,6 +26,7 @@ struct LoopPlan {
   bool tiled = false;         ///< squares of lanes: see transposed_loads
   bool whole_lines = false;   ///< units are lines of the lane axis: see shared_element
   int block_axes = 0;         ///< > 0: units are all points of so many last axes: see short_lines
+  int columns = 0;            ///< > 0: vectors of a block of columns: see columns_plan.h
   int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
   bool masked_tails = false;  ///< else what is left over runs one by one
   bool carried = false;       ///< the second stage runs along with the next point's first stage
@@ -37,10 +38,6 @@ struct LoopPlan {
 Expr buffer_bytes(const atlas::Program& program);
 
 LoopPlan plan_loop(const atlas::Program& program, const Target& target);
-
-/// Whether a row stage's reductions take the elements of one partial after the other: down columns,
-/// where that saves keeping the 64 partials of every column in memory.
-bool reads_by_partial(const atlas::LoopBlock& block, const atlas::Stage& stage, LaneMode mode);
 
 /// The loads of a single point stage whose elements lie side by side along the axis before the lane
 /// axis, not along the lanes: read as rows of squares, which are then turned over in registers.

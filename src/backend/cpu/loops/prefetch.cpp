@@ -110,6 +110,24 @@ Prefetches::Prefetches(const LoopFrame& f) : f_(f) {
   if (f.plan.trailing) of_stage_[2].clear();
 }
 
+void prefetch_down(const LoopFrame& f, Scope& row, const atlas::Body& body, int64_t ahead) {
+  if (row.lanes() == 1) return;
+  llvm::IRBuilder<>& ir = f.k.ir;
+  for (const atlas::Instr& i : body.instrs) {
+    if (i.code != atlas::Code::load || has_values(i.expr)) continue;
+    auto step = i.expr.linear_in_axis(f.axes - 1);
+    if (!step || step->first.is(0) || step->first.is(1)) continue;
+    auto address = vector_address(row, i.buffer, i.expr + step->first * Expr(ahead));
+    if (!address) continue;
+    int64_t bytes = row.lanes() * f.element_bytes(i.buffer);
+    for (int64_t line = 0; line < bytes; line += 64) {
+      Value* at = ir.CreateConstGEP1_64(ir.getInt8Ty(), *address, static_cast<uint64_t>(line));
+      ir.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir.getPtrTy()},
+                         {at, ir.getInt32(0), ir.getInt32(3), ir.getInt32(1)});
+    }
+  }
+}
+
 void Prefetches::emit(Scope& scope, size_t number, int offset) const {
   llvm::IRBuilder<>& ir = f_.k.ir;
   for (const Prefetch& p : of_stage_[number]) {

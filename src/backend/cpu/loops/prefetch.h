@@ -45,4 +45,8 @@ class Prefetches {
   std::vector<Gather> gathers_;
 };
 
+/// Down a column each row element lies on a page of its own, which hardware does not foresee: what
+/// `body` reads `ahead` row elements on.
+void prefetch_down(const LoopFrame& f, Scope& row, const atlas::Body& body, int64_t ahead);
+
 }  // namespace hologram::cpu

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "atlas/order.h"
+#include "backend/cpu/loops/block_tree.h"
 #include "base/error.h"
 #include "codegen/nest.h"
 
@@ -19,65 +20,6 @@ namespace Intrinsic = llvm::Intrinsic;
 constexpr int64_t block_elements = atlas::sum_block;
 constexpr int partials = atlas::sum_partials;
 
-// Block results waiting to be combined: level l holds the result of 2^l blocks if bit l of their
-// number is set.
-class Counter {
- public:
-  Counter(CpuFunction& k, const atlas::Reduction& r, llvm::Type* type)
-      : k_(k), r_(r), type_(type), levels_(k.slot(type, "levels", 65)) {
-    blocks_ = k.slot(k.ir.getInt64Ty(), "blocks");
-  }
-
-  void reset(Scope& scope) {
-    scope.seek();
-    k_.ir.CreateStore(k_.i64(0), blocks_);
-  }
-
-  void push(Scope& scope, Value* value) {
-    scope.seek();
-    auto& ir = k_.ir;
-    Value* n = ir.CreateLoad(ir.getInt64Ty(), blocks_);
-    ir.CreateStore(ir.CreateAdd(n, k_.i64(1)), blocks_);
-    Value* full = ir.CreateBinaryIntrinsic(Intrinsic::cttz, ir.CreateNot(n), ir.getFalse());
-    auto merged =
-        emit_loop(scope, k_.i64(0), full, k_.i64(1), false, {value},
-                  [&](Scope&, Value* level, std::vector<Value*> v) -> std::vector<Value*> {
-                    return {combine(k_, r_.op, r_.type, load(level), v[0])};
-                  });
-    scope.seek();
-    ir.CreateStore(merged[0], at(full));
-  }
-
-  Value* finish(Scope& scope, Value* identity) {
-    scope.seek();
-    auto& ir = k_.ir;
-    Value* n = ir.CreateLoad(ir.getInt64Ty(), blocks_);
-    Value* none = ir.CreateICmpEQ(n, k_.i64(0));
-    Value* set = ir.CreateUnaryIntrinsic(Intrinsic::ctpop, n);
-    Value* first = load(lowest(n));
-    auto sum = emit_loop(scope, k_.i64(1), set, k_.i64(1), false, {first, without_lowest(n)},
-                         [&](Scope&, Value*, std::vector<Value*> v) -> std::vector<Value*> {
-                           Value* next = combine(k_, r_.op, r_.type, load(lowest(v[1])), v[0]);
-                           return {next, without_lowest(v[1])};
-                         });
-    scope.seek();
-    return ir.CreateSelect(none, identity, sum[0]);
-  }
-
- private:
-  Value* lowest(Value* n) {
-    return k_.ir.CreateBinaryIntrinsic(Intrinsic::cttz, n, k_.ir.getFalse());
-  }
-  Value* without_lowest(Value* n) { return k_.ir.CreateAnd(n, k_.ir.CreateSub(n, k_.i64(1))); }
-  Value* at(Value* level) { return k_.ir.CreateGEP(type_, levels_, level); }
-  Value* load(Value* level) { return k_.ir.CreateLoad(type_, at(level)); }
-
-  CpuFunction& k_;
-  const atlas::Reduction& r_;
-  llvm::Type* type_;
-  Value *levels_, *blocks_;
-};
-
 // Sums, products, extrema along the row: the 64 partials are vectors in registers.
 class LaneReducer final : public Reducer {
  public:
@@ -86,9 +28,9 @@ class LaneReducer final : public Reducer {
     one_block_ = provably_nonnegative(Expr(block_elements) - shape.total);
     type_ = k_.lane_type(r.type, lanes_);
     for (int c = 0; c < partials / lanes_; ++c) slots_.push_back(k_.slot(type_, "partial"));
-    if (!one_block_) counter_ = std::make_unique<Counter>(k_, r, k_.type_of(r.type));
+    if (!one_block_) blocks_ = std::make_unique<BlockTree>(k_, r, k_.type_of(r.type));
     clear(scope);
-    if (counter_) counter_->reset(scope);
+    if (blocks_) blocks_->reset(scope);
   }
 
   void update(Scope&, int copy, LaneValue value, LaneValue, Value*, Value* mask) override {
@@ -111,7 +53,7 @@ class LaneReducer final : public Reducer {
     scope.seek();
     Value* some = k_.ir.CreateICmpNE(k_.ir.CreateAnd(count, block_elements - 1), k_.i64(0));
     emit_if(scope, some, [&](Scope& s) { flush(s); });
-    return {counter_->finish(scope, identity_), false};
+    return {blocks_->finish(scope, identity_), false};
   }
 
  private:
@@ -125,7 +67,7 @@ class LaneReducer final : public Reducer {
     for (Value* s : slots_) k_.ir.CreateStore(wide_identity(), s);
   }
   void flush(Scope& scope) {
-    counter_->push(scope, tree(scope));
+    blocks_->push(scope, tree(scope));
     clear(scope);
   }
   Value* tree(Scope& scope) {
@@ -145,7 +87,7 @@ class LaneReducer final : public Reducer {
   bool one_block_;
   llvm::Type* type_;
   std::vector<Value*> slots_;
-  std::unique_ptr<Counter> counter_;
+  std::unique_ptr<BlockTree> blocks_;
 };
 
 // Maximum and minimum of floats along the row where the target has AVX-512DQ: its range instruction
@@ -255,8 +197,8 @@ class SerialReducer final : public Reducer {
       clear(scope);
     }
     if (!one_block_) {
-      counter_ = std::make_unique<Counter>(k_, r, type_);
-      counter_->reset(scope);
+      blocks_ = std::make_unique<BlockTree>(k_, r, type_);
+      blocks_->reset(scope);
     }
   }
 
@@ -264,7 +206,7 @@ class SerialReducer final : public Reducer {
     auto& ir = k_.ir;
     Value* x = splat(k_, value, lanes_);
     if (r_.tree) {
-      counter_->push(scope, x);
+      blocks_->push(scope, x);
       return;
     }
     Value* p = ir.CreateGEP(type_, array_, ir.CreateAnd(position, partials - 1));
@@ -286,7 +228,7 @@ class SerialReducer final : public Reducer {
       Value* some = k_.ir.CreateICmpNE(k_.ir.CreateAnd(count, block_elements - 1), k_.i64(0));
       emit_if(scope, some, [&](Scope& s) { flush(s); });
     }
-    return {counter_->finish(scope, identity_), varying};
+    return {blocks_->finish(scope, identity_), varying};
   }
 
  private:
@@ -297,7 +239,7 @@ class SerialReducer final : public Reducer {
               [&](Scope&, Value* p) { k_.ir.CreateStore(identity_, at(p)); });
   }
   void flush(Scope& scope) {
-    counter_->push(scope, tree(scope));
+    blocks_->push(scope, tree(scope));
     clear(scope);
   }
   // Partials beyond used_ are identities; combining with one changes nothing but the sign of a zero
@@ -326,90 +268,7 @@ class SerialReducer final : public Reducer {
   bool one_block_ = false;
   int64_t used_ = partials;  ///< the others are never touched
   Value* array_ = nullptr;
-  std::unique_ptr<Counter> counter_;
-};
-
-// The same with the elements of a block in the order of their partials, and these in bit-reversed
-// order: the current partial is in registers, and the tree needs seven values in memory instead of
-// 64.
-class StridedReducer final : public Reducer {
- public:
-  StridedReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
-      : k_(function_of(scope)), r_(r), lanes_(shape.lanes), type_(k_.lane_type(r.type, lanes_)) {
-    llvm::Constant* one = k_.identity(r.op, r.type);
-    identity_ = lanes_ > 1 ? llvm::ConstantVector::getSplat(
-                                 llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), one)
-                           : one;
-    partial_ = k_.slot(type_, "partial");
-    carry_ = k_.slot(type_, "carry");
-    levels_ = k_.slot(type_, "tree", tree_levels + 1);
-    scope.seek();
-    k_.ir.CreateStore(identity_, top());
-    if (!provably_nonnegative(Expr(block_elements) - shape.total)) {
-      counter_ = std::make_unique<Counter>(k_, r, type_);
-      counter_->reset(scope);
-    }
-  }
-
-  void begin_partial(Scope& scope) override {
-    scope.seek();
-    k_.ir.CreateStore(identity_, partial_);
-  }
-  void update(Scope&, int, LaneValue value, LaneValue, Value*, Value*) override {
-    auto& ir = k_.ir;
-    Value* x = splat(k_, value, lanes_);
-    ir.CreateStore(combine(k_, r_.op, r_.type, ir.CreateLoad(type_, partial_), x), partial_);
-  }
-  // A register at a time: the tree is climbed seldom, and wide vectors take long to compile.
-  void end_partial(Scope& scope, Value* number) override {
-    scope.seek();
-    auto& ir = k_.ir;
-    ir.CreateStore(ir.CreateLoad(type_, partial_), carry_);
-    int width = std::min(lanes_, 64 / size_of(r_.type));
-    llvm::Type* part = k_.lane_type(r_.type, width);
-    auto at = [&](Value* memory, Value* level, Value* n) {
-      return ir.CreateGEP(part, ir.CreateGEP(type_, memory, level), n);
-    };
-    auto each = [&](Scope& outer, const std::function<void(Value*)>& fill) {
-      emit_loop(outer, k_.i64(0), k_.i64(lanes_ / width), k_.i64(1), true,
-                [&](Scope&, Value* n) { fill(n); });
-    };
-    Value* full = ir.CreateBinaryIntrinsic(Intrinsic::cttz, ir.CreateNot(number), ir.getFalse());
-    emit_loop(scope, k_.i64(0), full, k_.i64(1), false, [&](Scope& one, Value* level) {
-      each(one, [&](Value* n) {
-        Value *x = ir.CreateLoad(part, at(levels_, level, n)), *here = at(carry_, k_.i64(0), n);
-        ir.CreateStore(combine(k_, r_.op, r_.type, x, ir.CreateLoad(part, here)), here);
-      });
-    });
-    each(scope, [&](Value* n) {
-      ir.CreateStore(ir.CreateLoad(part, at(carry_, k_.i64(0), n)), at(levels_, full, n));
-    });
-    scope.seek();
-  }
-  void end_block(Scope& scope) override {
-    scope.seek();
-    if (counter_) counter_->push(scope, k_.ir.CreateLoad(type_, top()));
-  }
-  void advance(Scope&, Value*) override {}
-
-  LaneValue finish(Scope& scope, Value*) override {
-    scope.seek();
-    bool varying = lanes_ > 1;
-    if (counter_) return {counter_->finish(scope, identity_), varying};
-    return {k_.ir.CreateLoad(type_, top()), varying};
-  }
-
- private:
-  static constexpr int tree_levels = 6;
-  Value* top() { return k_.ir.CreateConstGEP1_64(type_, levels_, tree_levels); }
-
-  CpuFunction& k_;
-  const atlas::Reduction& r_;
-  int lanes_;
-  llvm::Type* type_;
-  llvm::Constant* identity_;
-  Value *partial_, *carry_, *levels_;
-  std::unique_ptr<Counter> counter_;
+  std::unique_ptr<BlockTree> blocks_;
 };
 
 // argmax and argmin: best value, its row position and what to report for it. An empty state has the
@@ -536,7 +395,6 @@ std::unique_ptr<Reducer> Reducer::make(Scope& scope, const atlas::Reduction& r,
                                        const RowShape& shape) {
   if (ir::info(r.op).kind == ir::OpKind::reduce_index)
     return std::make_unique<BestReducer>(scope, r, shape);
-  if (shape.by_partial) return std::make_unique<StridedReducer>(scope, r, shape);
   if (RangeReducer::suits(function_of(scope), r, shape))
     return std::make_unique<RangeReducer>(scope, r, shape);
   if (shape.along_row) return std::make_unique<LaneReducer>(scope, r, shape);

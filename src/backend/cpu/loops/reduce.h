@@ -11,13 +11,11 @@ namespace hologram::cpu {
 struct RowShape {
   int lanes = 1;            ///< elements of `varying` values
   bool along_row = false;   ///< lanes are consecutive row elements; else they are separate points
-  bool by_partial = false;  ///< elements arrive partial by partial: see Reducer::begin_partial
   Expr total;               ///< row elements
 };
 
 /// State of one reduction. Row elements arrive in row-major order: along the row as groups of 64, a
-/// vector at a time; otherwise one by one, or `by_partial`: for each block of 4,096 the elements of
-/// partial 0, then of 32, 16, 48, … (bit-reversed numbers).
+/// vector at a time; otherwise one by one.
 class Reducer {
  public:
   virtual ~Reducer() = default;
@@ -28,10 +26,6 @@ class Reducer {
   /// After each group, or element: `count` elements have arrived. May move the scope to another
   /// block.
   virtual void advance(Scope& scope, Value* count) = 0;
-  /// Around the elements of one partial, the `number`-th of its block (i64), and after each block.
-  virtual void begin_partial(Scope&) {}
-  virtual void end_partial(Scope&, Value* /*number*/) {}
-  virtual void end_block(Scope&) {}
   /// The result, once `count` elements have arrived.
   virtual LaneValue finish(Scope& scope, Value* count) = 0;
 

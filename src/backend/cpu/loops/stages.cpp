@@ -162,7 +162,6 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
   RowShape shape;
   shape.total = extent_of(f_.block, f_.rank, f_.axes);
   shape.along_row = along && grouped && !trees;
-  shape.by_partial = reads_by_partial(f_.block, s, f_.plan.mode);
   shape.lanes = shape.along_row ? f_.plan.lanes : scope.lanes();
   RowStage stage{s, number, shape, {}, nullptr}, ahead{f_.ahead, 0, shape, {}, nullptr};
   auto begin = [&](RowStage& one) {
@@ -179,9 +178,7 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
     for (size_t r = 0; r < carried_.size(); ++r)
       ir_.CreateStore(ir_.CreateLoad(carried_[r]->getAllocatedType(), carried_[r]), behind_[r]);
   scope.seek();
-  Value* count = shape.along_row    ? groups(scope, stage)
-                 : shape.by_partial ? by_partial(scope, stage)
-                                    : elements(scope, stage);
+  Value* count = shape.along_row ? groups(scope, stage) : elements(scope, stage);
   auto carry = [&](size_t r, LaneValue value) {
     scope.seek();
     ir_.CreateStore(value.v, carried_[r]);
@@ -212,27 +209,6 @@ void LoopStages::advance_all(Scope& scope, RowStage& stage, Value* count) {
   scope.seek();
 }
 
-/// Down a column each row element lies on a page of its own, which hardware does not foresee;
-/// `ahead` elements on is what will be read.
-void LoopStages::prefetch(Scope& row, const atlas::Body& body, int64_t ahead) {
-  if (f_.plan.mode != LaneMode::parallel || row.lanes() == 1) return;
-  for (const atlas::Instr& i : body.instrs) {
-    if (i.code != atlas::Code::load ||
-        i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
-      continue;
-    auto step = i.expr.linear_in_axis(f_.axes - 1);
-    if (!step || step->first.is(0) || step->first.is(1)) continue;
-    auto address = vector_address(row, i.buffer, i.expr + step->first * Expr(ahead));
-    if (!address) continue;
-    int64_t bytes = row.lanes() * f_.element_bytes(i.buffer);
-    for (int64_t line = 0; line < bytes; line += 64) {
-      Value* at = ir_.CreateConstGEP1_64(ir_.getInt8Ty(), *address, static_cast<uint64_t>(line));
-      ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
-                          {at, ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
-    }
-  }
-}
-
 /// One row element after the other; returns their number.
 Value* LoopStages::elements(Scope& scope, RowStage& stage) {
   llvm::AllocaInst* counter = k_.slot(ir_.getInt64Ty(), "position");
@@ -240,7 +216,7 @@ Value* LoopStages::elements(Scope& scope, RowStage& stage) {
   row_loops(scope, f_.rank, f_.axes, [&](Scope& row) {
     row.seek();
     Value* position = ir_.CreateLoad(ir_.getInt64Ty(), counter);
-    prefetch(row, stage.stage.body, 16);
+    if (f_.plan.mode == LaneMode::parallel) prefetch_down(f_, row, stage.stage.body, 16);
     update(row, stage, 0, position, nullptr);
     row.seek();
     Value* next = ir_.CreateAdd(position, k_.i64(1));
@@ -249,41 +225,6 @@ Value* LoopStages::elements(Scope& scope, RowStage& stage) {
   });
   scope.seek();
   return ir_.CreateLoad(ir_.getInt64Ty(), counter);
-}
-
-/// The elements of a single row axis, block by block and partial by partial; returns their
-/// number.
-Value* LoopStages::by_partial(Scope& scope, RowStage& stage) {
-  constexpr int64_t block = atlas::sum_block, partials = atlas::sum_partials;
-  static_assert(partials == 64, "their numbers are six bits, reversed");
-  Value* n = emit_expr(scope, f_.extent(f_.rank)).v;
-  scope.seek();
-  bool some = f_.at_least_one(f_.rank);
-  int64_t last = some ? (f_.extent(f_.rank).constant_value() - 1) % block + 1 : 0;
-  emit_loop(scope, k_.i64(0), n, k_.i64(block), some, [&](Scope& outer, Value* base) {
-    Value* end = ir_.CreateBinaryIntrinsic(Intrinsic::smin, ir_.CreateAdd(base, k_.i64(block)), n);
-    emit_loop(outer, k_.i64(0), k_.i64(partials), k_.i64(1), true, [&](Scope& one, Value* number) {
-      for (auto& r : stage.reducers) r->begin_partial(one);
-      one.seek();
-      Value* reversed =
-          ir_.CreateUnaryIntrinsic(Intrinsic::bitreverse, ir_.CreateTrunc(number, ir_.getInt8Ty()));
-      Value* first = ir_.CreateZExt(ir_.CreateLShr(reversed, 2), ir_.getInt64Ty());
-      emit_loop(one, ir_.CreateAdd(base, first), end, k_.i64(partials), last >= partials,
-                [&](Scope& row, Value* i) {
-                  if (some) row.make_certain();
-                  row.set_axis(f_.rank, i);
-                  prefetch(row, stage.stage.body, partials);
-                  update(row, stage, 0, i, nullptr);
-                  row.seek();
-                });
-      for (auto& r : stage.reducers) r->end_partial(one, number);
-      one.seek();
-    });
-    for (auto& r : stage.reducers) r->end_block(outer);
-    outer.seek();
-  });
-  scope.seek();
-  return n;
 }
 
 /// Vectors along the row, in groups of round_elements; returns the number of elements.

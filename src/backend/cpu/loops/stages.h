@@ -48,9 +48,7 @@ class LoopStages {
   void scan_stage(Scope& scope, const atlas::Stage& s);
   void update(Scope& scope, RowStage& stage, int copy, Value* position, Value* lanes_mask);
   void advance_all(Scope& scope, RowStage& stage, Value* count);
-  void prefetch(Scope& row, const atlas::Body& body, int64_t ahead);
   Value* elements(Scope& scope, RowStage& stage);
-  Value* by_partial(Scope& scope, RowStage& stage);
   Value* groups(Scope& scope, RowStage& stage);
   void group(Scope& scope, RowStage& stage, int axis, Value* i, Value* position, Value* left);
 

@@ -1,0 +1,121 @@
+// backend/cpu/loops/columns_plan.cpp: how nests that reduce down columns are cut.
+#include "backend/cpu/loops/columns_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "atlas/order.h"
+#include "backend/cpu/cost.h"
+
+namespace hologram::cpu {
+namespace {
+
+using atlas::Stage;
+using atlas::StageKind;
+
+// From so many columns on a unit takes much of a line of memory; rows of fewer are read one after
+// the other, as they lie, and the partials are in the nearest cache.
+constexpr int64_t wide_columns = 1024, least_rows = 128;
+
+const Expr& columns_of(const atlas::LoopBlock& block) {
+  return block.axes[static_cast<size_t>(block.parallel_rank) - 1].extent;
+}
+
+bool has_scratch(const atlas::Program& program) {
+  return std::ranges::any_of(program.buffers, [](const atlas::Buffer& b) {
+    return b.access == atlas::Access::scratch;
+  });
+}
+
+size_t reductions_of(const atlas::LoopBlock& block) {
+  size_t n = 0;
+  for (const Stage& s : block.stages) n += s.reductions.size();
+  return n;
+}
+
+}  // namespace
+
+bool goes_down_columns(const atlas::LoopBlock& block, LaneMode mode) {
+  if (mode != LaneMode::parallel || reductions_of(block) == 0 ||
+      static_cast<int>(block.axes.size()) != block.parallel_rank + 1)
+    return false;
+  const Expr &rows = block.axes.back().extent, &columns = columns_of(block);
+  if (rows.has_axes() || (rows.is_const() && rows.constant_value() < least_rows)) return false;
+  if (!columns.is_const() || columns.constant_value() < wide_columns) return false;
+  return std::ranges::all_of(block.stages, [](const Stage& s) {
+    return (s.kind == StageKind::point || s.kind == StageKind::row) && s.running.empty() &&
+           std::ranges::all_of(s.reductions, [](const atlas::Reduction& r) {
+             return !r.tree && ir::info(r.op).kind == ir::OpKind::reduce;
+           });
+  });
+}
+
+int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& target) {
+  const atlas::LoopBlock& b = p.nest();
+  if (plan.mode != LaneMode::parallel || reductions_of(b) == 0) return 1;
+  const bool down = goes_down_columns(b, plan.mode);
+  int64_t bytes = 0, sums = 0, work = 0;
+  for (const Stage& s : b.stages) {
+    work += arithmetic_count(s.body);
+    sums = std::max(sums, static_cast<int64_t>(s.reductions.size()));
+    for (const atlas::Reduction& r : s.reductions)
+      bytes += int64_t{down ? 8 : 64} * size_of(r.type) * plan.lanes;
+  }
+  // Scratch memory is interleaved by lane and should stay in the second-level cache.
+  int64_t scratch = 0;
+  for (const atlas::Buffer& buffer : p.buffers)
+    if (buffer.access == atlas::Access::scratch)
+      scratch += (buffer.extent.is_const() ? buffer.extent.constant_value() : 2048) *
+                 size_of(buffer.dtype) * plan.lanes;
+  // Half of the registers may hold partials where little else is computed.
+  const int64_t registers = target.isa == Isa::avx512 || target.isa == Isa::neon ? 16 : 8;
+  const Expr& extent = b.axes[static_cast<size_t>(b.lane_axis)].extent;
+  int n = 4;
+  if (down && work <= 2 * sums) {
+    n = 16;
+    while (n > 4 && (n * sums > registers || n * plan.lanes > 256 ||
+                     extent.constant_value() < 8 * n * plan.lanes))
+      n /= 2;
+  }
+  while (n > 1 && ((n <= 4 && n * plan.lanes > 64) || n * bytes > cost::first_level ||
+                   n * scratch > cost::scratch))
+    n /= 2;
+  while (n > 1 && extent.is_const() && extent.constant_value() < n * plan.lanes) n /= 2;
+  return n;
+}
+
+int block_levels(const Expr& rows) {
+  constexpr int most = 40;  // more blocks than memory holds
+  if (!rows.is_const()) return most;
+  const auto blocks = static_cast<uint64_t>(
+      (rows.constant_value() + atlas::sum_block - 1) / atlas::sum_block);
+  return blocks > 1 ? std::bit_width(blocks) : 0;
+}
+
+int block_columns(const atlas::Program& program, const LoopPlan& plan) {
+  constexpr int64_t run = 4096;            // bytes of a row
+  constexpr int64_t most_state = 96 << 10;  // bytes that wait in trees, on the stack
+  const atlas::LoopBlock& b = program.nest();
+  if (!goes_down_columns(b, plan.mode)) return 0;
+  if (has_scratch(program)) return 1;  // it holds one vector of columns
+  int64_t narrowest = 8, state = 0;
+  for (const Stage& s : b.stages) {
+    for (const atlas::Instr& i : s.body.instrs)
+      if (i.code == atlas::Code::load && i.expr.has_axis(b.parallel_rank))
+        narrowest = std::min<int64_t>(
+            narrowest, size_of(program.buffers[static_cast<size_t>(i.buffer)].dtype));
+    for (const atlas::Reduction& r : s.reductions)
+      state += int64_t{8 + block_levels(b.axes.back().extent)} * size_of(r.type);
+  }
+  int64_t columns = run / narrowest;
+  while (columns > plan.lanes && columns * state > most_state) columns /= 2;
+  return static_cast<int>(std::max<int64_t>(1, columns / plan.lanes));
+}
+
+int64_t columns_grain(const atlas::LoopBlock& block, const LoopPlan& plan, const Target& target) {
+  constexpr int64_t each = 2;  // calls of a thread, at least
+  const int64_t share = columns_of(block).constant_value() / (each * target.threads * plan.lanes);
+  return plan.lanes * std::clamp<int64_t>(share, 1, plan.columns);
+}
+
+}  // namespace hologram::cpu
