@@ -1,4 +1,5 @@
 # tests/python/test_onnx.py: ONNX models as functions of NumPy arrays
+import gc
 import os
 import subprocess
 import sys
@@ -235,6 +236,20 @@ def test_the_package_onnx_is_imported_only_for_what_the_standard_says_by_functio
     done = subprocess.run([sys.executable, "-c", code], input=proto.SerializeToString(), capture_output=True)
     message = b"needs the package onnx for node 0 (AffineGrid, opset 20 of ai.onnx): pip install 'hologram-compute[onnx]'"
     assert message in done.stderr
+
+
+def test_what_is_read_and_traced_is_not_collected():
+    names = ["x", *(f"v{i}" for i in range(300)), "y"]
+    data = model([helper.make_node("Neg", [a], [b]) for a, b in zip(names, names[1:])], {"x": ("float32", [2])}, ["y"])
+    data, passes = data.SerializeToString(), []
+    hologram.from_onnx(data)(np.ones(2, np.float32))  # imports
+    gc.collect()
+    gc.callbacks.append(lambda phase, info: passes.append(info["generation"]))
+    try:
+        hologram.from_onnx(data)(np.ones(2, np.float32))
+        assert not passes and gc.isenabled() and not gc.get_freeze_count()
+    finally:
+        gc.callbacks.pop()
 
 
 def test_backend_of_the_package_onnx():

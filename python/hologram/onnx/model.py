@@ -48,13 +48,17 @@ def from_onnx(
 
 @contextlib.contextmanager
 def _uncollected():
-    """What is imported, read and traced stays: Python's collector would go through it, and all that was there before, several times."""
+    """What is imported, read and traced stays: Python's collector would go through it, and all that was there before, several times,
+    and once more behind it. So it counts as old at once."""
     on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if on:
+            if not gc.get_freeze_count():  # else what the program froze would thaw
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
