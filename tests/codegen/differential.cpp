@@ -2,18 +2,19 @@
 #include "codegen/differential.h"
 
 #include "backend/cpu/machine.h"
+#include "codegen/in_turn.h"
 
 namespace hologram::test {
 
 namespace {
 
-// A kernel of attention takes the compiler as long as ten loops do: there the widest instruction set, which has the most kinds of
-// code, is tried by each program, and the others in turn.
+// Tests of every operation, each of which is other code on each instruction set, are named so; elsewhere others try in turn.
 std::vector<cpu::Isa> isas_for(const atlas::Program& p) {
-  std::vector<cpu::Isa> all = runnable_isas();
-  const atlas::BlockKind kind = p.kind();
-  if (all.size() < 3 || (kind != atlas::BlockKind::attention && kind != atlas::BlockKind::attention_grad)) return all;
-  return {all[atlas::fingerprint(p).bytes[0] % (all.size() - 1)], all.back()};
+  std::vector<cpu::Isa> isas = runnable_isas();
+  const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+  if (std::string_view(test.name()).starts_with("Every") || std::string_view(test.test_suite_name()) == "Ops") return isas;
+  std::erase_if(isas, [&](cpu::Isa isa) { return !in_turn(isa, atlas::fingerprint(p).bytes[0]); });
+  return isas;
 }
 
 }  // namespace
