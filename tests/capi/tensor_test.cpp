@@ -81,22 +81,6 @@ TEST_P(Tensors, GemmScalesAndAccumulatesIntoAView) {
   EXPECT_TRUE(message_has("overlaps")) << hologram_last_error();
 }
 
-TEST_P(Tensors, ResultsOwnTheirMemory) {
-  hologram_handle a = tensor(ramp(4), "[2, 2]"), c = 0, b = 0, again = 0;
-  ASSERT_OK(hologram_tensor_matmul(exec, a, a, &c));
-  ASSERT_OK(hologram_tensor_buffer(c, &b));
-  ASSERT_OK(hologram_tensor_buffer(c, &again));
-  EXPECT_EQ(b, again);
-  EXPECT_OK(hologram_tensor_cleanup(c));
-  EXPECT_EQ(hologram_tensor_cleanup(c), HOLOGRAM_NOT_FOUND);
-  EXPECT_EQ(values(b), (std::vector<float>{2, 3, 6, 11}));
-  hologram_handle source = 0;
-  ASSERT_OK(hologram_tensor_buffer(a, &source));
-  EXPECT_OK(hologram_buffer_cleanup(source));
-  EXPECT_EQ(hologram_tensor_buffer(a, &source), HOLOGRAM_NOT_FOUND);
-  EXPECT_EQ(elements(a), (std::vector<float>{0, 1, 2, 3})) << "a view keeps the memory";
-}
-
 /// DLManagedTensor of DLPack 0.x.
 struct Managed {
   dlpack::Tensor tensor;

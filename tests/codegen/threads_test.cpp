@@ -134,19 +134,6 @@ TEST(Threads, products_are_balanced) {
   });
 }
 
-// A class is cut for its largest number; between two classes some threads wait for the last units, by `between` at most.
-TEST(Threads, more_of_them_are_never_slower_in_the_model) {
-  for_each_program([](double between, auto schedule_for) {
-    double best = schedule_for(1).picoseconds;
-    for (int threads = 2; threads <= 64; ++threads) {
-      const Schedule s = schedule_for(threads);
-      EXPECT_LE(s.picoseconds, (cpu::threads_class(threads) == threads ? 1.05 : between) * best)
-          << threads << " threads: " << s.units << " units";
-      best = std::min(best, s.picoseconds);
-    }
-  });
-}
-
 // The same bits from programs cut for few and for many threads; the last buffer is what they write.
 void expect_one_result(const atlas::Program& p, const cpu::Target& target) {
   std::vector<Memory> memory = random_operands(p, {});

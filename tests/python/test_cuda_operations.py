@@ -218,37 +218,6 @@ def test_written_arguments_stay_on_the_device(pair, copied):
         assert call == 0 or moved == [8, 0], "but in the call that is traced, more than the sum went by way of the host"
 
 
-class Moved:
-    """An exporter whose tensor of 3 x 4 lies elsewhere and steps otherwise in the same memory."""
-
-    def __init__(self, tensor, step, offset):
-        self.tensor, self.step, self.offset = tensor, step, offset
-
-    def __dlpack__(self):
-        capsule = self.tensor.__dlpack__()
-        point = ctypes.pythonapi.PyCapsule_GetPointer
-        point.restype, point.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-        fields = (ctypes.c_int64 * 6).from_address(point(capsule, b"dltensor"))
-        (ctypes.c_int64 * 2).from_address(fields[4])[0] = self.step
-        fields[5] = self.offset
-        return capsule
-
-
-def test_memory_that_must_be_copied_is_on_the_device(pair, copied):
-    there = pair[0]
-    for kind in (np.float32, np.float64, np.uint16):
-        raw = np.frombuffer(RANDOM.bytes(400 * np.dtype(kind).itemsize), np.uint8)
-        for step, offset in ((-4, 8 * np.dtype(kind).itemsize), (4, 1), (-8, 16 * np.dtype(kind).itemsize + 1)):
-            buffer = there.allocate(400, kind)
-            buffer.from_bytes(raw)
-            before = copied()
-            made = hologram.from_dlpack(Moved(hologram.Tensor(buffer, [3, 4]), step, offset), there)
-            assert made.copied and (copied() == before).all()
-            size = np.dtype(kind).itemsize
-            want = np.stack([raw[offset + step * size * i :][: 4 * size].view(kind) for i in range(3)])
-            assert made.numpy(copy=True).tobytes() == want.tobytes()
-
-
 def test_every_other_operation_of_graphs_runs_on_the_device(pair):
     rows = {row["name"] for row in _core.op_table() if not row["elementwise"]}
     assert rows - set(GRAPHS) - MADE == CALLS
