@@ -241,14 +241,5 @@ TEST(Effects, MemoryRulesKeepWhatACircuitDoes) {
   EXPECT_GT(fired, 1000u);
 }
 
-TEST(Effects, GateRulesTouchOnlyTheGatesOwnClass) {
-  Circuit c = parse_circuit("copy@c05->c06 . mark@c21 . copy@c05->c06 . mark@c21 . copy@c05->c09");
-  auto before = model(effects_of(calls_of(c)).steps);
-  auto after = model(effects_of(calls_of(canonicalize(c).circuit)).steps);
-  EXPECT_NE(before[6], after[6]);
-  before[6] = after[6];
-  EXPECT_EQ(before, after);
-}
-
 }  // namespace
 }  // namespace hologram::sigmatics

@@ -92,19 +92,3 @@ def test_a_model_around_the_layers_without_pytorch_and_in_the_shell(path, tmp_pa
     (said, results) = call_rt(tmp_path, path, report.fingerprint, [ids.numpy()])
     assert said["error"] is None
     assert_same(results, [expected])
-
-
-def test_beside_operators_that_are_left_to_pytorch(path):
-    @module(lstm=lambda: torch.nn.LSTM(6, 6))
-    def Mixed(self, x):
-        y, _ = self.lstm(torch.linalg.inv(x))
-        return torch.linalg.inv(y @ y.mT + torch.eye(x.shape[1])), y
-
-    torch.manual_seed(0)
-    model, x = Mixed().eval(), torch.eye(6) + 0.1 * normal(4, 6, 6)
-    report = hologram_torch.export(model, (x,), path, allow_torch=True)
-    assert report.left == ("aten::linalg_inv_ex",) and report.targets == ()
-    assert_same(hologram.load(path)(x.numpy()), compiled_calls(model, [(x,)])[0])
-    assert hologram.load(path).methods["forward"].left == ["aten::linalg_inv_ex"]
-    with pytest.raises(NotImplementedError, match="needs a host framework"):
-        hologram.load(path).write_with_targets(path, [LEVEL])
