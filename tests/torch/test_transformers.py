@@ -55,10 +55,58 @@ def losses_by_trainer(model, folder):
     return [line["loss"] for line in trainer.state.log_history if "loss" in line]
 
 
-def test_trainers_of_compiled_models(tmp_path):
+def losses_by_accelerate(model, folder):
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), 1e-2))
+    losses = []
+    for seed in range(2):
+        x = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed))
+        loss = model(x).square().mean()
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def losses_by_lightning(model, folder):
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model, self.losses = model, []
+
+        def training_step(self, batch, number):
+            loss = self.model(batch).square().mean()
+            self.losses.append(loss.item())
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), 1e-2)
+
+    module, rows = Module(), torch.randn(8, 6, generator=torch.Generator().manual_seed(1))
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=folder, **quiet)
+    trainer.fit(module, torch.utils.data.DataLoader(rows, batch_size=4))
+    return module.losses
+
+
+def numbers():
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+
+
+@pytest.mark.parametrize("losses, make, package", [
+    (losses_by_trainer, Words, "accelerate"),
+    (losses_by_accelerate, numbers, "accelerate"),
+    (losses_by_lightning, numbers, "lightning"),
+])  # fmt: skip
+def test_trainers_of_compiled_models(losses, make, package, tmp_path):
     """As docs/pytorch.md says: the model is told before the trainer gets it."""
-    pytest.importorskip("accelerate")
-    losses, model = losses_by_trainer, Words().train()
+    pytest.importorskip(package)
+    model = make().train()
     state = {name: value.clone() for name, value in model.state_dict().items()}
     expected = losses(model, tmp_path)
     model.load_state_dict(state)
