@@ -31,7 +31,7 @@ for p, g in zip(model.parameters(), found):
 # mutation, views, a call left to PyTorch, an index out of range
 def update(table, index, x):
     table[index] += x
-    return torch.linalg.inv(x.reshape(2, 2) * 2 + torch.eye(2) * 9).sum(), table[1:] * 2
+    return torch.linalg.matrix_exp(x.reshape(2, 2)).sum(), table[1:] * 2
 fast = torch.compile(update, backend="hologram")
 a, b = torch.zeros(6, 4), torch.zeros(6, 4)
 x = torch.randn(4)

@@ -245,3 +245,57 @@ def test_cross_entropy_by_chunks_of_rows(how):
     if how == "none":  # the others take no chunks without a gradient
         compile_fresh(lambda x, w, b: loss(x, w, b, classes[:1].repeat(40), 1))(normal(40, 5), *arguments[1:])
         assert sum(backend_stats()["fallback_ops"].values()) == 1  # too many chunks to write out
+
+
+def matrices(*shape):
+    return normal(*shape) + 2 * torch.eye(*shape[-2:])
+
+
+def test_factors_of_small_matrices():
+    a = matrices(2, 3, 5, 5)
+    a[0, 1, :, 2] = 0  # singular
+    for given in (a, a.mT, a[:0], a[..., :0, :0], matrices(1, 1), a[..., :3], a[..., :3].mT):
+        same("linalg_lu_factor_ex", given)
+        same("linalg_lu", given)
+        same("lu_unpack", *torch.linalg.lu_factor_ex(given)[:2])
+        if given.shape[-1] == given.shape[-2]:
+            same("_linalg_det", given)
+            same("_linalg_slogdet", given)
+    a = a @ a.mT + torch.eye(5)
+    for given in (a, a[:, :0], a[..., :0, :0]):
+        for upper in (True, False):
+            same("linalg_cholesky_ex", given, upper=upper)
+            same("cholesky_inverse", torch.linalg.cholesky(given, upper=upper), upper=upper)
+    stays("linalg_lu_factor_ex", normal(8, 8))
+    stays("linalg_cholesky_ex", torch.eye(5).expand(13, 5, 5))
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_what_small_matrices_solve(left):
+    a = matrices(3, 5, 5)
+    for b in (normal(3, 5, 2), normal(2, 3, 5, 2), normal(5, 2), normal(3, 5, 0)):
+        b = b if left else b.mT
+        for given in (a, a.mT):
+            same("_linalg_solve_ex", given, b, left=left)
+            for adjoint in (True, False):
+                same("linalg_lu_solve", *torch.linalg.lu_factor(given), b, left=left, adjoint=adjoint)
+            for upper in (True, False):
+                same("linalg_solve_triangular", given, b, upper=upper, left=left, unitriangular=b.dim() == 2)
+                if left:
+                    same("cholesky_solve", b, given, upper)
+                    same("triangular_solve", b, given, upper, b.dim() == 2)
+    for b in (normal(5), normal(3, 5)):
+        same("_linalg_solve_ex", a, b)
+    same("linalg_inv_ex", a)
+
+
+def test_compiled_factors_and_their_gradients():
+    a = matrices(3, 4, 4)
+    trained(lambda a: torch.linalg.inv(a) + torch.linalg.slogdet(a)[1].sum() + torch.linalg.det(a).sum() + torch.linalg.lu(a)[2], (a,))
+    trained(lambda a, b: torch.linalg.solve(a, b) + torch.linalg.cholesky(a @ a.mT) @ b, (a, normal(3, 4, 2)))
+    for function, given in ((torch.linalg.inv, torch.zeros(3, 3)), (torch.linalg.cholesky, -torch.eye(3))):
+        for run in (function, compile_fresh(function)):
+            with pytest.raises(torch.linalg.LinAlgError, match="singular|positive-definite"):
+                run(given)
+    with pytest.raises(IndexError):
+        compile_fresh(torch.linalg.lu_solve)(a, torch.full((3, 4), 5, dtype=torch.int32), a)

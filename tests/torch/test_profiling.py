@@ -17,7 +17,7 @@ def recorded(call):
 
 
 def test_each_step_is_a_region_with_its_name():
-    model, x = Model().eval(), torch.randn(4, 16)
+    model, x = Model().eval(), torch.randn(8, 16)
     compiled = compile_fresh(model)
     with torch.no_grad():
         before = compiled(x)

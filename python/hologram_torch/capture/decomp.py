@@ -93,9 +93,9 @@ def _soft_margin_loss(x, target, *rest):
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
-    from . import chunked, foreach, parts, random_operators, sampled, segments
+    from . import chunked, foreach, matrices, parts, random_operators, sampled, segments
 
-    tables = parts, sampled, segments, chunked, foreach, random_operators
+    tables = parts, sampled, segments, chunked, foreach, matrices, random_operators
     return {op: f for part in tables for op, f in part.table().items()} | {
         aten.grid_sampler_2d.default: _grid_sampler,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,

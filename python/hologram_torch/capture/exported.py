@@ -8,7 +8,7 @@ from torch.export.graph_signature import InputKind
 from torch.nn import functional
 
 from .. import lowering
-from . import decomp, recurrent, rewrite, unfold
+from . import decomp, matrices, recurrent, rewrite, unfold
 
 _WHOLE = {f"aten.{name}.default" for name in decomp._WHOLE}
 
@@ -57,4 +57,6 @@ def _decompositions():
     """The backend's table, and what AOT autograd does beside it: operators that are made of others are taken apart."""
     composite = torch.export.default_decompositions().items()
     own = {op: function for op, function in composite if not lowering.has_lowering(str(op)) and str(op) not in _WHOLE}
-    return own | decomp.table() | recurrent.decompositions()
+    checked = matrices.table()  # in archives PyTorch looks at what they found behind its own call of them
+    ours = {op: function for op, function in decomp.table().items() if op not in checked}
+    return own | ours | recurrent.decompositions()

@@ -64,12 +64,13 @@ def runs_bodies(target) -> bool:
 
 
 _DRAWS = tuple(f"hologram.{name}.default" for name in ("draw", "chances", "deviates", "choices"))
+_CHECKS = ("aten._linalg_check_errors.default",)
 
 
 def counts(target, name) -> bool:
-    """Whether PyTorch computes in a call of an operator: not where it only chooses which body runs, or keeps the generator of
-    what draws natively. name: of the operator that `target` calls."""
-    return name not in _DRAWS and not (isinstance(target, torch._ops.HigherOrderOperator) and target._name in _CONTROL)
+    """Whether PyTorch computes in a call of an operator: not where it only chooses which body runs, looks at what was found, or
+    keeps the generator of what draws natively. name: of the operator that `target` calls."""
+    return name not in _DRAWS + _CHECKS and not (isinstance(target, torch._ops.HigherOrderOperator) and target._name in _CONTROL)
 
 
 def constant(value):

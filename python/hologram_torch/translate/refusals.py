@@ -26,7 +26,7 @@ _EXACT = 1 << 16  # elements of operands that are made as they are
 _SHORT = 8  # axes of larger operands are cut to so many
 
 # What eager says of numbers rather than of types and shapes.
-_OF_VALUES = "ZeroDivision", "Expected all rows of lengths", "allocated size does not match"
+_OF_VALUES = "ZeroDivision", "Expected all rows of lengths", "allocated size does not match", "Pivots given to lu_solve", "lu_unpack"
 
 _answers = {}
 _inside = threading.local()
