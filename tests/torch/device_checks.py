@@ -7,6 +7,7 @@ import os
 import random
 import traceback
 import types
+import unittest
 
 import torch
 import torch.nn.functional as F
@@ -304,6 +305,24 @@ def check_functions_of_hologram_torch():
 
     left = used("fallback_ops", lambda: torch.testing.assert_close(*on_both(work, x.requires_grad_())))
     assert not left and hologram_torch.utils.match_device(there(1)) == "cpu", left
+
+
+def check_tests_that_pytorch_makes_for_each_device():
+    from torch.testing._internal import common_device_type as devices
+    from torch.testing._internal.common_utils import TestCase
+
+    class Made(TestCase):
+        @devices.onlyOn([DEVICE])
+        def test_device(self, device):
+            self.assertEqual(torch.ones(3, device=device).sum().device.type, DEVICE)
+
+    devices.device_type_test_bases[:] = devices.get_device_type_test_bases()  # as though imported behind use()
+    scope = {"Made": Made}
+    devices.instantiate_device_type_tests(Made, scope, only_for=DEVICE)
+    (made,) = scope.values()
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(made).run(result)
+    assert result.testsRun == 1 and result.wasSuccessful() and not result.skipped, result.errors + result.failures
 
 
 def run() -> dict:
