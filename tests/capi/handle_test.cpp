@@ -81,18 +81,6 @@ long resident() {
 /// HOLOGRAM_SOAK makes the tests of growth ten times as long.
 int soak(int rounds, bool slow) { return (std::getenv("HOLOGRAM_SOAK") ? 10 : 1) * (slow ? rounds / 200 + 1500 : rounds); }
 
-TEST_P(Handles, ManyExecutorsLeaveNothing) {
-  long before = 0;
-  for (int i = 0; i < soak(10'000, slow()); ++i) {
-    if (i == 1000) before = resident();
-    hologram_handle e = 0, b = 0;
-    ASSERT_OK(new_executor(&e));
-    ASSERT_OK(hologram_executor_allocate_buffer(e, 5000, &b));
-    ASSERT_OK(hologram_executor_cleanup(e));
-  }
-  EXPECT_TRUE(sanitized || resident() - before < 2000) << "pages of growth";
-}
-
 TEST_P(Handles, MillionsOfBuffersLeaveNothing) {
   hologram_statistics s{};
   s.struct_size = sizeof s;

@@ -2,7 +2,6 @@
 // values.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
 
 #include "support.h"
@@ -96,31 +95,6 @@ TEST_F(HostOperations, NothingIsCompiledForTheListedOnes) {
   EXPECT_EQ(s.compiled_kernels, compiled) << "an operation of the list needed the compiler";
   EXPECT_GE(s.kernel_calls, calls + 13);
   EXPECT_EQ(s.interpreted_calls, 0u);
-}
-
-TEST_F(HostOperations, AnInterpretedExecutorSaysSoAndLeavesTheSameBits) {
-  std::vector<float> x(600), results[3];
-  std::iota(x.begin(), x.end(), -300.0f);
-  const char* const backends[] = {"cpu", "interp", "null"};
-  for (int i = 0; i < 3; ++i) {
-    hologram_handle e = 0;
-    ASSERT_OK(hologram_new_executor_with_backend(backends[i], &e));
-    hologram_handle in = 0, out = 0;
-    ASSERT_OK(hologram_executor_allocate(e, HOLOGRAM_F32, 600, 0, &in));
-    ASSERT_OK(hologram_executor_allocate(e, HOLOGRAM_F32, 600, 0, &out));
-    ASSERT_OK(hologram_buffer_copy_from_bytes(e, in, x.data(), 2400));
-    ASSERT_OK(hologram_vector_add_f32(e, in, in, out, 600));
-    ASSERT_OK(hologram_softmax_f32(e, out, out, 600));
-    results[i].resize(600);
-    ASSERT_OK(hologram_buffer_to_bytes(e, out, results[i].data(), 2400, nullptr));
-    hologram_statistics s{};
-    s.struct_size = sizeof s;
-    ASSERT_OK(hologram_stats(e, &s));
-    EXPECT_GE(s.kernel_calls, 2u);
-    EXPECT_EQ(s.interpreted_calls, i ? s.kernel_calls : 0u);
-    EXPECT_EQ(results[i], results[0]) << backends[i];
-    EXPECT_OK(hologram_executor_cleanup(e));
-  }
 }
 
 TEST_P(Operations, MistakesAreNamed) {

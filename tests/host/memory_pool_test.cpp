@@ -291,22 +291,6 @@ TEST(MemoryPool, IdleMemoryGoesBack) {
   MemoryPool::deallocate(live);
 }
 
-// ThreadSanitizer does not follow threads that start after a fork in a threaded process.
-#if !defined(__SANITIZE_THREAD__)
-TEST(MemoryPool, IdleMemoryGoesBackInAForkedChildToo) {
-  static std::unique_ptr<MemoryPool> pool = impatient_pool();
-  MemoryPool::deallocate(pool->allocate(5 * mebibyte));
-  EXPECT_TRUE(child_is_ok([] {
-    MemoryPool::deallocate(pool->allocate(9 * mebibyte));
-    const bool ok = empties(*pool);
-    pool.reset();
-    return ok;
-  }));
-  EXPECT_TRUE(empties(*pool));
-  pool.reset();
-}
-#endif
-
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 TEST(MemoryPool, TheCacheMakesRoomWhenTheSystemRefuses) {
   EXPECT_TRUE(child_is_ok([] {

@@ -1,4 +1,4 @@
-# tests/torch/test_cuda_attention.py: gradients of attention and random operators of CUDA tensors, over the fake driver
+# tests/torch/test_cuda_attention.py: gradients of attention of CUDA tensors, over the fake driver
 import hologram_torch
 import pytest
 import torch
@@ -33,22 +33,3 @@ def test_gradients_of_attention_are_one_kernel_on_the_gpu(gpu, dtype, tolerance,
         torch.testing.assert_close(result.cpu().double(), right, rtol=tolerance, atol=tolerance)
     stats = hologram_torch.stats()
     assert stats["host_runs"] == before and stats["fallback_ops"] == {}
-
-
-def test_random_numbers_are_eagers_for_the_same_seed(gpu):  # noqa: F811
-    """Between kernels of ours, in the order of the program, call after call; PyTorch's generator stands where eager's would. Over
-    the fake driver its operators draw on copies, by the host's generator; tests/cuda/test_gpu.py does the same on a GPU."""
-
-    def draw(x):
-        dropped = torch.nn.functional.dropout(x * 2, 0.3)
-        return [dropped, torch.bernoulli(x.sigmoid()), torch.rand_like(x) + 1, torch.nn.functional.dropout(dropped.exp(), 0.5)]
-
-    x = torch.rand(40, 50)
-    call = compiler.compile_graph(traced(draw, x), "inference", Options(), ())
-    launches, found = gpu.count("launches"), []
-    for run in (lambda: draw(x), lambda: [y.cpu() for y in call([gpu.tensor(x)])]):
-        torch.manual_seed(7)
-        found.append(([y for _ in range(2) for y in run()], torch.get_rng_state()))
-    (eager, stood), (ours, stands) = found
-    torch.testing.assert_close(ours, eager)
-    assert torch.equal(stood, stands) and gpu.count("launches") >= launches + 4
