@@ -1,25 +1,27 @@
 # bench/limits.py: the least time that a case can take on this machine
 """Of what a case computes, as Hologram's plan of it says: its arithmetic over the peak of its operands' types, or its compulsory traffic
-(inputs, weights as they are kept, and results, each once) over the fastest traffic of the first level of memory that holds it, whichever
-is longer. hologram.limits measures the machine."""
+(inputs, weights as they are kept, and results, each once) over what the first level of memory that holds it reads, copies and writes in
+a second, whichever is longer. hologram.limits measures the machine."""
 
 
 def work_of(graphs) -> dict:
-    """Operations by dtype, and compulsory bytes, of explain()'s graphs, whose sizes are numbers."""
-    flop, bytes = {}, 0
+    """Operations by dtype, and compulsory bytes, those written among them, of explain()'s graphs, whose sizes are numbers."""
+    flop, bytes, written = {}, 0, 0
     for graph in graphs:
-        plan, slots, kept = graph.page(), graph.plan["slots"], set()
+        plan, slots, read, wrote = graph.page(), graph.plan["slots"], set(), set()
         for number in plan.steps():
             step = graph.plan["steps"][number]
             dtype = plan.operand(number)
             flop[dtype] = flop.get(dtype, 0) + (plan.cost(number)[0] or 0)
-            kept |= {n for n in (*step.get("reads", ()), *step.get("writes", ())) if n >= 0 and slots[n]["kind"] != "arena"}
-        bytes += sum(int(slots[n]["bytes"]) for n in kept)
-    return {"flop": flop, "bytes": bytes}
+            read |= {n for n in step.get("reads", ()) if n >= 0 and slots[n]["kind"] not in ("arena", "output")}
+            wrote |= {n for n in step.get("writes", ()) if n >= 0 and slots[n]["kind"] != "arena"}
+        written += sum(int(slots[n]["bytes"]) for n in wrote)
+        bytes += sum(int(slots[n]["bytes"]) for n in (*read, *wrote))
+    return {"flop": flop, "bytes": bytes, "written": written}
 
 
 def least_seconds(work: dict, limits) -> tuple[float, str]:
     """What the work takes at least, and what binds."""
     compute = sum(n / limits.peak(dtype) for dtype, n in work["flop"].items())
-    move, level = limits.least(0, work["bytes"])
+    move, level = limits.least(0, work["bytes"], written=work["written"])
     return (compute, "arithmetic") if compute > move else (move, level)

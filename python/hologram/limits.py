@@ -38,6 +38,14 @@ class Level:
     def most(self) -> float:
         return max(self.read, self.write, self.copy)
 
+    def least(self, bytes: float, written: Optional[float] = None) -> float:
+        """The seconds that moving so many bytes takes, `written` of them to memory: as much as is read and written like a copy, the
+        rest like reading or writing alone. None: it is not known how many, and all move as fast as anything does."""
+        if written is None:
+            return bytes / self.most
+        read = bytes - written
+        return 2 * min(read, written) / self.copy + max(read - written, 0) / self.read + max(written - read, 0) / self.write
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -57,11 +65,11 @@ class Limits:
         """Operations a second on operands of a graph's dtype."""
         return self.operations.get(_NARROW.get(dtype, "float32"), self.operations["float32"])
 
-    def least(self, flop: float, bytes: float, dtype: str = "f32") -> tuple[float, str]:
+    def least(self, flop: float, bytes: float, dtype: str = "f32", written: Optional[float] = None) -> tuple[float, str]:
         """The seconds that so much arithmetic and traffic take at least, and what binds: "arithmetic" or a level's name. Data lie in
-        the first level that holds them, and move as fast as anything does there."""
+        the first level that holds them; `written`: as in Level.least."""
         level = self.level(bytes)
-        compute, move = flop / self.peak(dtype), bytes / level.most
+        compute, move = flop / self.peak(dtype), level.least(bytes, written)
         return (compute, "arithmetic") if compute > move else (move, level.name)
 
     def rows(self) -> list[tuple[str, str]]:

@@ -238,4 +238,5 @@ def test_what_binds_follows_from_the_work():
     found = limits.Limits("a processor", 2, {"float32": 1e9, "bfloat16": 4e9}, levels)
     assert found.least(1e9, 100) == (1.0, "arithmetic") and found.least(1e9, 100, "bf16") == (0.25, "arithmetic")
     assert found.least(0, 1000) == (1000 / 4e9, "L1") and found.least(10, 1e6) == (1e-3, "memory")
+    assert found.least(0, 900, written=300) == (600 / 2e9 + 300 / 4e9, "L1") and found.least(0, 900, written=900) == (900 / 3e9, "L1")
     assert found.peak("i8") == 1e9 and found.peak("f64") == 1e9

@@ -63,8 +63,15 @@ class Plan:
             return None
         if self.plan["steps"][number]["kind"] == "host":
             return None
-        least, what = limits.least(flop, bytes, self.operand(number))
+        least, what = limits.least(flop, bytes, self.operand(number), self._written(number, bytes))
         return least / seconds, what
+
+    def _written(self, number: int, bytes: int) -> Optional[int]:
+        """Those of a step's bytes that it writes; None where it does not move the whole of its operands once."""
+        step, slots = self.plan["steps"][number], self.plan["slots"]
+        sizes = [[_number(str(slots[n]["bytes"])) if n >= 0 else None for n in step.get(what, ())] for what in ("reads", "writes")]
+        read, written = (None if None in found else sum(n for n in found if n is not None) for found in sizes)
+        return written if read is not None and written is not None and read + written == bytes else None
 
 
 def kind(step: dict[str, Any]) -> str:
