@@ -94,6 +94,8 @@ def measure(name: str, peer: str) -> dict:
         function(*inputs)
         function(*inputs)
     out = {"kept": field("VmRSS") - before, "peak": field("VmHWM") - before}
+    if peer in OURS:
+        out["packed"] = hologram_torch.stats()["memory"]["packed_weights"]
     time.sleep(IDLE)
     out["idle"] = field("VmRSS") - before
     trim()

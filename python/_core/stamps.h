@@ -12,6 +12,7 @@
 
 #include "base/checksum.h"
 #include "identities.h"
+#include "idle_values.h"
 #include "runtime/packed_files.h"
 #include "sharers.h"
 #include "tensor_words.h"
@@ -87,7 +88,10 @@ class Stamps {
       }
     of_process().push_back(this);
   }
-  ~Stamps() { std::erase(of_process(), this); }
+  ~Stamps() {
+    if (watched_) IdleValues::of_process().forget(*watched_);
+    std::erase(of_process(), this);
+  }
   Stamps(const Stamps&) = delete;
   Stamps& operator=(const Stamps&) = delete;
 
@@ -98,6 +102,7 @@ class Stamps {
     std::vector<std::pair<size_t, Stamp>> changed;  // by parameter
     int64_t epoch = 0, commits = 0;
     std::optional<runtime::PackedValues> packed;  // by these stamps' names
+    bool anew = false;  // of tensors that are as they were something is no longer kept
   };
 
   /// Fills `out.kept` with what the executable keeps, without what was computed from another
@@ -116,13 +121,24 @@ class Stamps {
   /// Keeps what a call that ended well computed, unless another call has changed what is kept since
   /// the check: theirs may rest on other tensors.
   void commit(runtime::Executable& executable, Checked checked) {
-    if ((checked.changed.empty() && settled_) || checked.commits != commits_) return;
+    if ((checked.changed.empty() && settled_ && !checked.anew) || checked.commits != commits_)
+      return;
     count_renewals(checked);
     ++commits_;
     epoch_ = checked.epoch;
     for (auto& [k, stamp] : checked.changed) stamps_[k] = std::move(stamp);
     if (checked.packed) checked.packed->unite(checked.kept);
     executable.keep(std::move(checked.kept));
+    if (host_ && !held_) {
+      watched_ = &executable;
+      IdleValues::of_process().watch(executable);
+    }
+  }
+
+  /// What is kept stays, however long no call comes.
+  void hold() {
+    held_ = true;
+    if (watched_) IdleValues::of_process().forget(*watched_);
   }
 
   /// Drops all references to a tensor, weak as they are: what was computed from it is computed
@@ -152,6 +168,7 @@ class Stamps {
   /// What is kept of these parameters is valid from now on, whatever happens to their tensors,
   /// which are no longer asked for.
   void pin(const std::vector<int>& parameters) {
+    hold();
     std::erase_if(used_, [&](int p) { return std::ranges::count(parameters, p) > 0; });
     for (int p : parameters) stamps_[static_cast<size_t>(p)] = Stamp{{}, Watched(), -1};
     ++commits_;  // calls in progress may hold what they computed anew
@@ -201,6 +218,7 @@ class Stamps {
     out.passing.clear();
     out.changed.clear();
     out.packed.reset();
+    out.anew = false;
     std::vector<char> changed(stamps_.size(), 0);
     std::optional<Comparing> comparing;
     const TensorWords& words = TensorWords::of_process();
@@ -225,6 +243,10 @@ class Stamps {
     for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
       for (int p : plan_.cache[c].parameters)
         if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
+    if (out.changed.empty() && std::ranges::count(out.kept, nullptr) > 0) {
+      out.anew = true;
+      take_shared(executable, object, out);
+    }
     if (!out.changed.empty()) {
       take_shared(executable, object, out);
       out.passing.assign(plan_.cache.size(), 0);
@@ -277,8 +299,8 @@ class Stamps {
     if (made.version < 0) return;
     made.quiet = ask_sharers(k, state, comparing);
     const bool readable = host_ && bytes_[k] >= 0;
-    made.buffer = readable && vector_[k] && bytes_[k] <= buffer_bytes && made.data.get() &&
-                  !is_parameter(o);
+    made.buffer =
+        readable && vector_[k] && bytes_[k] <= buffer_bytes && made.data.get() && !is_parameter(o);
     if (readable && (shared_[k] || made.buffer))
       made.content = content_of(k, made.data.get(), comparing);
     else if (shared_[k] && made.quiet == 0)
@@ -322,7 +344,9 @@ class Stamps {
   std::vector<char> shared_ = std::vector<char>(stamps_.size());  // by parameter, at the last check
   std::vector<int> used_;
   std::vector<int> renewed_;  // by cache entry: calls in a row for which it was computed anew
-  bool settled_ = false;      // the last call left a value for each cache entry, none anew
+  bool held_ = false;
+  runtime::Executable* watched_ = nullptr;  // by IdleValues
+  bool settled_ = false;  // the last call left a value for each cache entry, none anew
   int64_t epoch_ = 0, commits_ = 0;
 };
 

@@ -231,6 +231,7 @@ std::vector<size_t> TorchCall::release(const std::vector<size_t>& positions) {
       needed[k] = returned_[k] != 0;
     }
   const std::vector<int> parameters = executable_->read_as_kept(std::move(needed));
+  stamps_.hold();
   const runtime::Kept kept = executable_->kept();
   for (size_t c = 0; c < kept.size(); ++c)
     for (int p : executable_->plan().cache[c].parameters)

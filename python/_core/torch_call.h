@@ -92,6 +92,8 @@ class TorchCall {
   /// Lets calls go on with what is kept of the arguments at `positions`, and of those alone: see
   /// Executable::read_as_kept. Gives the positions that are no longer read.
   std::vector<size_t> release(const std::vector<size_t>& positions);
+  /// What calls keep stays, however long none comes: for release().
+  void hold() { stamps_.hold(); }
 
  private:
   class State;

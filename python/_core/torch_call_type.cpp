@@ -74,6 +74,11 @@ PyObject* torch_call_release(PyObject* self, PyObject* positions) {
   });
 }
 
+PyObject* torch_call_hold(PyObject* self, PyObject*) {
+  reinterpret_cast<TorchCallObject*>(self)->call->hold();
+  return Py_NewRef(Py_None);
+}
+
 int torch_call_traverse(PyObject* self, visitproc visit, void* arg) {
   auto* o = reinterpret_cast<TorchCallObject*>(self);
   Py_VISIT(Py_TYPE(self));
@@ -115,6 +120,8 @@ PyMethodDef torch_call_methods[] = {
     {"release", torch_call_release, METH_O,
      "Of the arguments at these positions, gives the positions of those of which calls read only "
      "what is kept; they are not read from now on: None does. A call must have ended well."},
+    {"hold", torch_call_hold, METH_NOARGS,
+     "Keeps what is computed of weights however long no call comes: for release()."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot torch_call_slots[] = {

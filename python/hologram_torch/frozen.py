@@ -43,7 +43,7 @@ def freeze(model, example_inputs, *, release_weights=False, **options):
         raise TypeError(f"freeze: example_inputs must be a tuple of the model's arguments, got {type(example_inputs).__name__}")
     chosen = Options.make(None, options or None)
     runtimes.check_settings(chosen.device)
-    frozen = Frozen(model, chosen)
+    frozen = Frozen(model, chosen, release_weights)
     with torch.no_grad():
         frozen(*example_inputs)
         if release_weights:
@@ -55,8 +55,9 @@ class Frozen:
     """What freeze() returns; `captures` tells how often the model was captured, `released` the bytes by name of each weight whose
     memory was given back."""
 
-    def __init__(self, model, options):
+    def __init__(self, model, options, hold):
         self.model, self.options = model, options
+        self._hold = hold  # what calls keep of weights is not given back: the weights will be
         self.captures = 0
         self.released = {}
         self._variants = []
@@ -91,6 +92,8 @@ class Frozen:
         variant = _Variant(self.model, inputs, self.options)
         self.captures += 1
         self._variants.insert(0, variant)
+        if self._hold and hasattr(variant.native, "hold"):
+            variant.native.hold()
         result = variant.call(inputs)
         if result is None:
             raise RuntimeError("freeze: the model changes itself while it is captured")

@@ -18,4 +18,12 @@ uint32_t fork_count() noexcept {
   return count.load(std::memory_order_relaxed);
 }
 
+std::unique_lock<std::mutex> no_fork() {
+  static std::mutex& forking = *new std::mutex;
+  static const int registered =
+      pthread_atfork([] { forking.lock(); }, [] { forking.unlock(); }, [] { forking.unlock(); });
+  (void)registered;
+  return std::unique_lock(forking);
+}
+
 }  // namespace hologram::host

@@ -148,12 +148,6 @@ struct alignas(64) SizeClass {
   std::atomic<bool> recent{false};   // a hit since the ticker's last round
 };
 
-/// HOLOGRAM_POOL_IDLE: for how many seconds cached blocks may be unused; 0: for ever.
-std::chrono::milliseconds idle_period() {
-  const double seconds = settings::seconds("HOLOGRAM_POOL_IDLE").value_or(1);
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
-}
-
 }  // namespace
 
 struct MemoryPool::State {
@@ -353,6 +347,8 @@ size_t MemoryPool::capacity(const void* block) noexcept {
 
 size_t MemoryPool::release() noexcept { return state_->drop_all(); }
 
+void MemoryPool::release_idle() noexcept { state_->drop_idle(); }
+
 void MemoryPool::set_limit(size_t bytes) noexcept {
   state_->limit.store(bytes, relaxed);
   state_->trim();
@@ -400,6 +396,11 @@ size_t MemoryPool::usable_memory() {
 
 size_t MemoryPool::default_limit() {
   return settings::number("HOLOGRAM_POOL_LIMIT").value_or(usable_memory() / 4);
+}
+
+std::chrono::milliseconds MemoryPool::idle_period() {
+  const double seconds = settings::seconds("HOLOGRAM_POOL_IDLE").value_or(1);
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
 }  // namespace hologram::host

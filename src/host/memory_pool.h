@@ -1,6 +1,7 @@
 // host/memory_pool.h: the caching pool behind outputs and large intermediates.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -61,6 +62,9 @@ class MemoryPool {
 
   /// Gives all cached memory back to the system; returns the bytes.
   size_t release() noexcept;
+  /// Gives back those of its blocks that nobody asked for since it, or the pool's own thread, was
+  /// here last.
+  void release_idle() noexcept;
   /// Changes the bound and trims the cache to it.
   void set_limit(size_t bytes) noexcept;
   void reset_peak() noexcept;
@@ -72,6 +76,8 @@ class MemoryPool {
   /// HOLOGRAM_POOL_LIMIT (bytes, optional suffix K, M or G) if set and well-formed, else a quarter
   /// of the memory this process may use.
   static size_t default_limit();
+  /// HOLOGRAM_POOL_IDLE: for how long cached blocks may be unused; 0: for ever.
+  static std::chrono::milliseconds idle_period();
 
   struct State;  // internal: shared with the blocks
 

