@@ -92,6 +92,14 @@ TEST(ProductCode, half_a_vector_takes_half_of_the_multiply_adders) {
   EXPECT_EQ(narrow(32), 0);
 }
 
+TEST(ProductCode, what_an_epilogue_reads_of_each_row_is_fetched_before_the_sums) {
+  auto fetches = [](Tail tail, int64_t k) {
+    const cpu::Target target = cpu::generic_target(cpu::Isa::avx512);
+    return count_of(cpu::dump_asm(make_program({.m = 300, .n = 96, .k = k, .packed = true, .tail = tail}, 32), target), "prefetcht1");
+  };
+  for (int64_t k : {64, 13'200}) EXPECT_GT(fetches(Tail::gelu_residual, k), fetches(Tail::bias, k));
+}
+
 TEST_P(Product, every_small_row_count) {
   for (int64_t m = 1; m <= 26; ++m)
     for (int64_t k : {5, 389}) check({.m = m, .n = 37, .k = k, .packed = true});

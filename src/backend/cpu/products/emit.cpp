@@ -194,7 +194,7 @@ class ProductEmitter : IndexBuilder {
     });
     panel_loop(scope, u, begin, end, [&](Scope& p, Value* panel, Value* width) {
       emit_loop(p, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
-        s.seek();
+        fetch_for(s, u, add(tile, k_.i64(1)), panel, width);
         finish_tile(s, u, tile, sums_of(panel, tile, width), panel, width);
       });
     });
@@ -249,9 +249,17 @@ class ProductEmitter : IndexBuilder {
     scope.seek();
     if (plan_.parts > 1) return emit_parts(scope, u, panel, rhs, all);
     emit_loop(scope, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
+      fetch_for(s, u, tile, panel, width);
       call_tile(s, u, tile, width, rhs, all, {tile_, correction_});
       finish_tile(s, u, tile, tile_, panel, width);
     });
+  }
+
+  // Fetches what the epilogue of a tile will read.
+  void fetch_for(Scope& scope, const ProductUnit& u, Value* tile, Value* panel, Value* width) {
+    scope.seek();
+    epilogue_->fetch(scope, add(u.row_begin, first_row(u, tile)), u.height, mul(panel, t_.panel),
+                     mul(width, t_.panel));
   }
 
   // The epilogue of a tile's rows that no tile before it has; their sums begin at `sums`.
@@ -277,8 +285,7 @@ class ProductEmitter : IndexBuilder {
     for (int r : heights_)
       if (plan_.panels_for(r) > 1) highest = std::max(highest, r);
     auto fetch = [&](Scope& s, Value* tile) {
-      s.seek();
-      epilogue_->fetch_parts(s, add(u.row_begin, first_row(u, tile)), u.height, div(panel, parts));
+      fetch_for(s, u, tile, div(panel, parts), k_.i64(1));
     };
     auto together = [&](Scope& outer) {
       emit_loop(outer, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {

@@ -98,7 +98,7 @@ void ProductEpilogue::emit_parts(Scope& scope, Value* sums, Value* stride, Value
   emit_columns(scope, {sums, stride, m, count, begin, columns, between});
 }
 
-void ProductEpilogue::fetch_parts(Scope& scope, Value* m, Value* count, Value* block) {
+void ProductEpilogue::fetch(Scope& scope, Value* m, Value* count, Value* column, Value* columns) {
   constexpr int64_t line = 64;
   std::vector<const atlas::Instr*> loads;
   for (const atlas::Instr& i : p_.epilogue.instrs) {
@@ -111,16 +111,18 @@ void ProductEpilogue::fetch_parts(Scope& scope, Value* m, Value* count, Value* b
   emit_loop(scope, k_.i64(0), count, k_.i64(1), true, [&](Scope& row, Value* r) {
     row.seek();
     row.set_axis(p_.batch_rank, add(m, r));
-    row.set_axis(n_axis_, mul(block, t_.panel));
+    row.set_axis(n_axis_, column);
     for (const atlas::Instr* i : loads) {
       Value* index = emit_expr(row, i->expr).v;
       row.seek();
       Value* p = element(k_, i->type, k_.buffer(i->buffer), index);
-      for (int64_t at = 0; at < int64_t{t_.panel} * size_of(i->type); at += line)
-        k_.ir.CreateIntrinsic(
-            llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
-            {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), p, static_cast<uint64_t>(at)),
-             k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
+      Value* bytes = mul(columns, int64_t{size_of(i->type)});
+      emit_loop(row, k_.i64(0), bytes, k_.i64(line), true, [&](Scope& s, Value* at) {
+        s.seek();
+        k_.ir.CreateIntrinsic(llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
+                              {k_.ir.CreateGEP(k_.ir.getInt8Ty(), p, at), k_.ir.getInt32(0),
+                               k_.ir.getInt32(2), k_.ir.getInt32(1)});
+      });
     }
   });
 }

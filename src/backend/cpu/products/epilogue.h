@@ -22,9 +22,10 @@ class ProductEpilogue : IndexBuilder {
   /// panels: sums[r * stride + p * between + c].
   void emit_parts(Scope& scope, Value* sums, Value* stride, Value* between, Value* m, Value* count,
                   Value* block);
-  /// Brings what the same call of emit_parts will read along columns to the second-level cache:
-  /// rows lie on pages of their own, which nothing else fetches ahead.
-  void fetch_parts(Scope& scope, Value* m, Value* count, Value* block);
+  /// Brings what the epilogue of rows [m, m + count) and columns [column, column + columns) will
+  /// read along columns to the second-level cache: a tile's rows are pieces that lie apart, which
+  /// nothing else fetches ahead.
+  void fetch(Scope& scope, Value* m, Value* count, Value* column, Value* columns);
 
  private:
   // The epilogue's body for vectors of rows. Rows m = run * (axis outer) + axis rows where `run` is
