@@ -50,11 +50,11 @@ wheel: export CMAKE_OPTIONS := -DHOLOGRAM_CUBINS=ON
 wheel: ## Make a wheel in dist/, for every Python from 3.11 on and for glibc from 2.28 on; ARCH=aarch64: by a cross compiler
 	@tools/bootstrap.sh web tools/build.sh wasm
 ifeq ($(ARCH),$(HOST))
-	@tools/bootstrap.sh build tools/build.sh release _core hologram hologram_rt
+	@tools/bootstrap.sh build tools/build.sh release _core hologram hologram_compiler hologram_rt
 	@. tools/steps.sh && step "wheel" build/logs/wheel.log tools/wheel.sh build/release dist
 else
 	@tools/bootstrap.sh cross tools/build.sh release hologram_kernelgen hologram_gpukernelgen
-	@tools/build.sh $(ARCH) _core hologram hologram_rt
+	@tools/build.sh $(ARCH) _core hologram hologram_compiler hologram_rt
 	@. tools/steps.sh && step "wheel" build/logs/wheel.log tools/wheel.sh build/$(ARCH) dist $(ARCH)
 endif
 	@ls dist/*.whl

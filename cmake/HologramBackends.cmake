@@ -4,17 +4,20 @@
 #   DEPENDS  folders of src/ to link beside atlas, ir and base
 #   LINK     further targets
 #   LLVM     components of LLVM (cmake/HologramDependencies.cmake adds them to the kit's)
+#   HERE     with LLVM: its files that are without it; the others are part of libhologram_compiler, and the folder offers a
+#            struct Compiler of theirs and compiler(), which gives it (src/compiler)
 #   TOGETHER TOGETHER, if its files may be compiled several at a time (hologram_library)
 #   ALONE    those of them that may not
 #   INTERFACES names of their own for its devices of one interface
 # The folder offers, in the namespace of its name, make_backend() and device_count() of backend/registry.h; in it, in one of
 # each interface's name, these for its devices.
 
-# hologram_backend_settings(<name>): DEPENDS, LINK, LLVM, TOGETHER, ALONE and INTERFACES of one backend, in the caller's scope
+# hologram_backend_settings(<name>): DEPENDS, LINK, LLVM, HERE, TOGETHER, ALONE and INTERFACES of one backend, in the caller's scope
 macro(hologram_backend_settings name)
   set(DEPENDS "")
   set(LINK "")
   set(LLVM "")
+  set(HERE "")
   set(TOGETHER "")
   set(ALONE "")
   set(INTERFACES "")
@@ -42,10 +45,23 @@ endfunction()
 # hologram_backends(<name>...): the libraries, and backend/backends.inc
 function(hologram_backends)
   set(rows "")
+  set(compilers "")
   set(folders "")
   foreach(name IN LISTS ARGN)
     hologram_backend_settings(${name})
-    hologram_library(backend/${name} ${TOGETHER} ALONE ${ALONE} DEPENDS ${DEPENDS} atlas ir base LINK ${LINK})
+    if(LLVM)
+      hologram_library(backend/${name} ONCE ${TOGETHER} FILES ${HERE} ALONE ${ALONE} DEPENDS ${DEPENDS} atlas ir base LINK ${LINK})
+      set(compiler hologram_backend_${name}_compiler)
+      hologram_library(backend/${name} NAME ${compiler} TOGETHER EXCEPT ${HERE} DEPENDS codegen ${DEPENDS} atlas ir base LINK hologram_llvm)
+      target_link_libraries(${compiler} INTERFACE hologram_backend_${name})
+      # Whoever links all of it needs nothing that opens a library.
+      target_link_libraries(hologram_backend_${name} INTERFACE
+                            $<$<NOT:$<BOOL:$<TARGET_PROPERTY:HOLOGRAM_WITHOUT_COMPILER>>>:${compiler}>)
+      set_property(GLOBAL APPEND PROPERTY HOLOGRAM_COMPILERS ${compiler})
+      string(APPEND compilers "HOLOGRAM_COMPILER(${name})\n")
+    else()
+      hologram_library(backend/${name} ${TOGETHER} ALONE ${ALONE} DEPENDS ${DEPENDS} atlas ir base LINK ${LINK})
+    endif()
     # Cached kernels are keyed by the sources that made them: no build runs another one's machine code.
     set(makers atlas codegen backend/${name})
     if("gpu" IN_LIST DEPENDS)
@@ -61,5 +77,7 @@ function(hologram_backends)
   endforeach()
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/backend/backends.inc"
        CONTENT "// made by cmake/HologramBackends.cmake: in the order in which \"auto\" tries them\n${rows}")
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/compiler/backends.inc"
+       CONTENT "// made by cmake/HologramBackends.cmake: those that libhologram_compiler has a part of\n${compilers}")
   hologram_library(backend FLAT DEPENDS ${folders})
 endfunction()

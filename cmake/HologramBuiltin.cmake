@@ -19,9 +19,9 @@ else()
   add_executable(hologram_kernelgen "${PROJECT_SOURCE_DIR}/tools/kernelgen.cpp")
   target_compile_options(hologram_kernelgen PRIVATE ${HOLOGRAM_WARNINGS})
   # The compiler alone: whoever links the whole backend gets the kernels that this program is to make.
-  add_dependencies(hologram_kernelgen hologram_backend_cpu)
-  target_link_libraries(hologram_kernelgen PRIVATE $<TARGET_FILE:hologram_backend_cpu> hologram_codegen
-                                                   hologram_builtin hologram_schedule hologram_host)
+  add_dependencies(hologram_kernelgen hologram_backend_cpu_compiler)
+  target_link_libraries(hologram_kernelgen PRIVATE $<TARGET_FILE:hologram_backend_cpu_compiler>
+                                                   $<TARGET_FILE:hologram_backend_cpu> hologram_codegen hologram_builtin hologram_schedule hologram_host)
 endif()
 
 set(folder "${PROJECT_BINARY_DIR}/generated/builtin")
@@ -63,9 +63,10 @@ if(TARGET hologram_backend_cuda)
     set(gpukernelgen hologram_gpukernelgen)
     add_executable(hologram_gpukernelgen "${PROJECT_SOURCE_DIR}/tools/gpukernelgen.cpp")
     target_compile_options(hologram_gpukernelgen PRIVATE ${HOLOGRAM_WARNINGS})
-    add_dependencies(hologram_gpukernelgen hologram_backend_cuda)
-    target_link_libraries(hologram_gpukernelgen PRIVATE $<TARGET_FILE:hologram_backend_cuda> hologram_codegen
-                                                        hologram_gpu hologram_builtin hologram_schedule hologram_llvm ${CMAKE_DL_LIBS})
+    add_dependencies(hologram_gpukernelgen hologram_backend_cuda_compiler)
+    target_link_libraries(hologram_gpukernelgen PRIVATE $<TARGET_FILE:hologram_backend_cuda_compiler>
+                                                        $<TARGET_FILE:hologram_backend_cuda> hologram_codegen hologram_gpu
+                                                        hologram_builtin hologram_schedule hologram_llvm ${CMAKE_DL_LIBS})
   endif()
   add_custom_command(
     OUTPUT "${folder}/gpu_table.cpp"

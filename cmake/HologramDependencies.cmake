@@ -49,8 +49,7 @@ target_include_directories(hologram_fmt SYSTEM INTERFACE "${HOLOGRAM_FMT_INCLUDE
 # own version file.
 find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)
 set(HOLOGRAM_LLVM_COMPONENTS
-    Core Support Analysis ScalarOpts InstCombine Vectorize TransformUtils IPO Target MC Object
-    AsmParser IRReader OrcJIT JITLink)
+    Core Support Analysis ScalarOpts InstCombine Vectorize TransformUtils IPO Target MC Object)
 foreach(backend IN LISTS HOLOGRAM_BACKENDS)
   hologram_backend_settings(${backend})
   set(missing ${LLVM})

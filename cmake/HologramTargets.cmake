@@ -22,19 +22,29 @@ function(hologram_together target)
   endif()
 endfunction()
 
-# hologram_library(<folder> [FLAT] [ONCE] [TOGETHER] [ALONE <file>...] [DEPENDS <folder>...] [LINK <target>...])
+# hologram_library(<folder> [FLAT] [ONCE] [TOGETHER] [NAME <target>] [FILES <file>...] [EXCEPT <file>...]
+#                  [ALONE <file>...] [DEPENDS <folder>...] [LINK <target>...])
 # One static library from every .cpp below src/<folder>, or with FLAT in it alone; a folder without any is
-# header-only. Code that runs ONCE for each graph or kernel, like all that links LLVM, is compiled with -O1, which
+# header-only. NAME: another target than hologram_target()'s, of these FILES of it or of all EXCEPT some. Code that runs ONCE for each graph or kernel, like all that links LLVM, is compiled with -O1, which
 # takes the compiler a third less. Files that stand TOGETHER are compiled several at a time where HOLOGRAM_UNITY
 # says so, but for those that libhologram_rt takes ALONE, without what the others need.
 function(hologram_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FLAT;ONCE;TOGETHER" "" "ALONE;DEPENDS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FLAT;ONCE;TOGETHER" "NAME" "FILES;EXCEPT;ALONE;DEPENDS;LINK")
   hologram_target(${folder} target)
+  if(arg_NAME)
+    set(target ${arg_NAME})
+  endif()
   set(glob GLOB_RECURSE)
   if(arg_FLAT)
     set(glob GLOB)
   endif()
   file(${glob} sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp")
+  list(TRANSFORM arg_FILES PREPEND "${PROJECT_SOURCE_DIR}/src/${folder}/")
+  list(TRANSFORM arg_EXCEPT PREPEND "${PROJECT_SOURCE_DIR}/src/${folder}/")
+  if(arg_FILES)
+    set(sources ${arg_FILES})
+  endif()
+  list(REMOVE_ITEM sources ${arg_EXCEPT})
   if(sources)
     add_library(${target} STATIC ${sources})
     target_compile_options(${target} PRIVATE ${HOLOGRAM_WARNINGS})

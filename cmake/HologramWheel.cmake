@@ -6,8 +6,8 @@ set(wheel_component COMPONENT wheel EXCLUDE_FROM_ALL)
 set(folder "${PROJECT_BINARY_DIR}/generated/wheel")
 set(CMAKE_INSTALL_LIBDIR lib)
 
-# hologram_wheel_library(<target> <description>): a library below hologram/lib, with its file for pkg-config
-function(hologram_wheel_library target description)
+# hologram_wheel_library(<target> [<description>]): a library below hologram/lib, with its file for pkg-config
+function(hologram_wheel_library target)
   set(library "$<TARGET_SONAME_FILE_NAME:${target}>")
   install(FILES "$<TARGET_FILE:${target}>" DESTINATION hologram/lib RENAME "${library}" ${wheel_component})
   install(CODE "
@@ -15,11 +15,15 @@ function(hologram_wheel_library target description)
       execute_process(COMMAND \"${CMAKE_STRIP}\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/hologram/lib/${library}\"
                       COMMAND_ERROR_IS_FATAL ANY)
     endif()" ${wheel_component})
-  hologram_pkg_config("${folder}/${target}.pc.in" ${target} "${description}" "-l:${library}")
+  if(ARGC EQUAL 1)
+    return()
+  endif()
+  hologram_pkg_config("${folder}/${target}.pc.in" ${target} "${ARGV1}" "-l:${library}")
   file(GENERATE OUTPUT "${folder}/${target}.pc" INPUT "${folder}/${target}.pc.in")
   install(FILES "${folder}/${target}.pc" DESTINATION hologram/lib/pkgconfig ${wheel_component})
 endfunction()
 hologram_wheel_library(hologram "A tensor compiler and runtime")
+hologram_wheel_library(hologram_compiler)
 hologram_wheel_library(hologram_rt "Runs Hologram's archives")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/hologram" DESTINATION hologram/include ${wheel_component})
 

@@ -28,6 +28,7 @@ ORDER = [
     "host",
     "builtin",
     "backend",
+    "compiler",
     "runtime",
     "archive",
     "capi",

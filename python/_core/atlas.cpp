@@ -9,8 +9,7 @@
 
 #include "atlas/lane.h"
 #include "backend/cpu/choices.h"
-#include "backend/cpu/compile.h"
-#include "backend/cpu/limits.h"
+#include "backend/cpu/compiler.h"
 #include "bindings.h"
 #include "canon/canon.h"
 #include "runtime/run_program.h"
@@ -169,7 +168,7 @@ nb::dict measure_limits(std::shared_ptr<runtime::Runtime> runtime, int rounds) {
   cpu::Limits limits;
   {
     nb::gil_scoped_release release;
-    limits = cpu::measure_limits(cpu::host_target(), runtime->threads(), rounds);
+    limits = cpu::compiler().measure_limits(cpu::host_target(), runtime->threads(), rounds);
   }
   nb::dict operations;
   operations["float32"] = limits.f32;

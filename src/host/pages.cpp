@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace hologram::host {
 namespace {
@@ -29,10 +30,11 @@ size_t mapped(size_t bytes) noexcept {
 }
 
 #ifdef __linux__
+// Of the file that this code was loaded from, and of those whose names say that they belong to it.
 int drop_if_ours(dl_phdr_info* file, size_t, void*) {
   const auto here = reinterpret_cast<uintptr_t>(&drop_if_ours);
   const uintptr_t page = page_multiple(1);
-  bool ours = false;
+  bool ours = std::strstr(file->dlpi_name, "/libhologram_") != nullptr;
   for (int i = 0; i < file->dlpi_phnum; ++i) {
     const auto& segment = file->dlpi_phdr[i];
     const uintptr_t begin = file->dlpi_addr + segment.p_vaddr;
@@ -46,7 +48,7 @@ int drop_if_ours(dl_phdr_info* file, size_t, void*) {
     const uintptr_t end = (file->dlpi_addr + segment.p_vaddr + segment.p_filesz) / page * page;
     if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
   }
-  return 1;
+  return 0;
 }
 #endif
 

@@ -22,7 +22,7 @@ void page_out(const void* memory, size_t bytes) noexcept;
 /// Gives what the C library keeps of freed memory back to the system, where it is glibc.
 void trim_heap() noexcept;
 
-/// Gives back the read-only pages of the file that this code was loaded from; those that are used
+/// Gives back the read-only pages of the libraries of Hologram; those that are used
 /// again come back from the page cache. Elsewhere than on Linux nothing happens.
 void drop_code_pages() noexcept;
 

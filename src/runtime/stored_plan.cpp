@@ -2,8 +2,8 @@
 #include "runtime/stored_plan.h"
 
 #include "backend/native_launcher.h"
+#include "host/loaded_image.h"
 #include "host/side_by_side.h"
-#include "runtime/loaded_image.h"
 #include "runtime/planning.h"
 #include "schedule/binary.h"
 
@@ -72,7 +72,7 @@ std::shared_ptr<Executable> load_stored(const StoredPlan& stored,
                                std::move(runtime));
   }
   const CodeImage places = read_places(in, plan, stored.code.size() - 1);
-  const auto image = std::make_shared<LoadedImage>(stored.code);
+  const auto image = std::make_shared<host::LoadedImage>(stored.code);
   Kernels kernels;
   for (const CodeImage::Entry& k : places.kernels)
     kernels.push_back(std::make_shared<const Kernel>(

@@ -96,7 +96,8 @@ def contents(build: Path, assembler: Path | None, programs=PROGRAMS, python=TARG
     found |= packages(python)
     for module in (build / "python/hologram").glob("_core*.so"):
         found[f"build/release/python/hologram/{module.name}"] = from_here(stripped(module), module, "../..")
-    found["build/release/libhologram.so.0"] = stripped(build / "libhologram.so.0")
+    for name in ("libhologram.so.0", "libhologram_compiler.so.0"):
+        found[f"build/release/{name}"] = stripped(build / name)
     for name in (*LIBRARIES, *programs):
         found[f"build/release/tests/{name}"] = stripped(build / "tests" / name)
     if assembler:

@@ -121,7 +121,7 @@ def check_contents(wheel, machine):
     assert re.fullmatch(rf"hologram_compute-[\d.]+-cp311-abi3-{tag}(\.{tag})*\.whl", wheel.name)
     assert min(map(int, re.findall(r"manylinux_2_(\d+)", wheel.name))) <= 28  # auditwheel has looked
     assert wheel.stat().st_size <= LIMIT
-    libraries = ["hologram/_core.abi3.so", "hologram/lib/libhologram.so.0", "hologram/lib/libhologram_rt.so.0"]
+    libraries = ["hologram/_core.abi3.so", *(f"hologram/lib/libhologram{part}.so.0" for part in ("", "_compiler", "_rt"))]
     assert sorted(n for n in names if re.search(r"\.so(\.|$)", n)) == libraries
     sources = {f"{p.relative_to(ROOT / 'python')}" for p in (ROOT / "python").rglob("*.py*")
                if "__pycache__" not in p.parts and p.suffix in (".py", ".pyi")}
@@ -274,7 +274,7 @@ def test_aarch64_contents(wheel_aarch64, tmp_path):
     libraries = [n for n in zipfile.ZipFile(wheel_aarch64).namelist() if ".so" in n]
     zipfile.ZipFile(wheel_aarch64).extractall(tmp_path, libraries)
     exports = {"_core.abi3.so": ["PyInit__core"], "libhologram.so.0": ["hologram_*", "_Z*N*8hologram*"],
-               "libhologram_rt.so.0": ["hologram_*"]}
+               "libhologram_compiler.so.0": ["hologram_compiler_contents"], "libhologram_rt.so.0": ["hologram_*"]}
     for library in (tmp_path / name for name in libraries):
         assert "AArch64" in run("readelf", "-h", library)
         run(sys.executable, ROOT / "tools/check_module.py", "--portable", "--with", "libhologram.so.0", library, *exports[library.name])

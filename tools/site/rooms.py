@@ -60,6 +60,7 @@ ROOMS = {
                       ("call the driver", "backend/cuda/driver.cpp"))),
     "backend/webgpu": (("batch.h:Batch", "kernel.h:Pipelines", "addresses.h:Addresses"),
                        (("write WGSL", "backend/webgpu/wgsl"), ("join dispatches", "backend/webgpu/batch.cpp"))),
+    "compiler": (("library.h:Part", "library.h:Contents"), (("change how the library is found", "compiler/open.cpp"),)),
     "runtime": (("executable.h:Executable", "kernel_cache.h:KernelCache", "storage.h:Storage"),
                 (("run a call", "runtime/executable.cpp"), ("keep kernels on disk", "runtime/disk_cache.cpp"),
                  ("keep packed weights", "runtime/packed_files.cpp"))),

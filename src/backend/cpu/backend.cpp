@@ -1,7 +1,7 @@
 // backend/cpu/backend.cpp: native kernels through the code generator.
 #include "backend/cpu/backend.h"
 
-#include "backend/cpu/compile.h"
+#include "backend/cpu/compiler.h"
 #include "backend/cpu/image.h"
 #include "backend/cpu/keys.h"
 #include "backend/cpu/lanes/run.h"
@@ -46,13 +46,14 @@ class CpuBackend : public Backend {
   const schedule::Machine& machine() const override { return machine_; }
 
   std::string compile(const atlas::Program& program) const override {
-    return to_stored(cpu::compile(program, target_));
+    return to_stored(
+        compiler().compile(program, target_, nullptr, kernel_symbol, codegen::Effort::full));
   }
 
   std::optional<Kernel> quick_kernel(const atlas::Program& program) const override {
     if (auto kernel = without_compiling(program)) return kernel;
-    return load(program, to_stored(cpu::compile(program, target_, nullptr, kernel_symbol,
-                                                codegen::Effort::quick)));
+    return load(program, to_stored(compiler().compile(program, target_, nullptr, kernel_symbol,
+                                                      codegen::Effort::quick)));
   }
 
   std::optional<Kernel> builtin(const atlas::Program& program,
@@ -114,8 +115,8 @@ class CpuBackend : public Backend {
 
   std::optional<std::string> dump(const atlas::Program& program,
                                   std::string_view stage) const override {
-    if (stage == "llvm") return dump_llvm(program, target_);
-    if (stage == "asm") return dump_asm(program, target_);
+    if (stage == "llvm") return compiler().dump_llvm(program, target_);
+    if (stage == "asm") return compiler().dump_asm(program, target_);
     return std::nullopt;
   }
 

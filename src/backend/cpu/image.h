@@ -10,8 +10,8 @@
 
 namespace hologram::cpu {
 
-/// Links stored kernels (units.h), by program, and the entry function for these steps. Throws
-/// Error(unsupported) for an object that refers to more than its own bytes by distance.
+/// Links stored kernels (units.h), by program, and the entry function for these steps. Throws as
+/// link() does.
 CodeImage lay_out(std::span<const atlas::Program> programs, std::span<const std::string> stored,
                   std::span<const atlas::EntryStep> steps, const Target& target);
 

@@ -1,7 +1,7 @@
 // backend/cpu/launch.cpp: the native function that runs all steps of a plan, made or found.
 #include "backend/cpu/launch.h"
 
-#include "backend/cpu/entry.h"
+#include "backend/cpu/compiler.h"
 #include "backend/native_launcher.h"
 
 namespace hologram::cpu {
@@ -14,7 +14,7 @@ std::shared_ptr<LoadedKernel> load_or_compile(std::span<const atlas::EntryStep> 
       return cpu::load(*code);
     } catch (const Error&) {  // not code of ours: compile it anew
     }
-  const std::string code = compile_entry(steps, target);
+  const std::string code = compiler().compile_entry(steps, target);
   auto loaded = cpu::load(code);
   store.put(key, code);
   return loaded;

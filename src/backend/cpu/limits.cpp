@@ -186,8 +186,7 @@ std::vector<Size> sizes(const Target& target, int64_t threads) {
 
 }  // namespace
 
-[[gnu::visibility("default")]] Limits measure_limits(const Target& target, host::ThreadPool& pool,
-                                                     int rounds) {
+Limits measure_limits(const Target& target, host::ThreadPool& pool, int rounds) {
   require(rounds > 0, "limits: rounds is {}; expected 1 or more", rounds);
   Limits out;
   out.threads = pool.num_threads();

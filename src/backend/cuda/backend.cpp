@@ -3,11 +3,11 @@
 
 #include "backend/cuda/assembler.h"
 #include "backend/cuda/builtin.h"
-#include "backend/cuda/compile.h"
-#include "backend/cuda/function.h"
+#include "backend/cuda/compiler.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/machine.h"
 #include "backend/cuda/settings.h"
+#include "backend/cuda/target.h"
 #include "backend/cuda/witness.h"
 #include "backend/beside_host.h"
 #include "base/error.h"
@@ -34,11 +34,11 @@ class CudaBackend final : public BesideHost {
   const schedule::Machine& machine() const override { return machine_; }
 
   std::string compile(const atlas::Program& program) const override {
-    const std::optional<std::string> why = unrendered(program);
+    const std::optional<std::string> why = compiler().unrendered(program);
     if (!why)
-      return to_text(
-          judged(assembled(cuda::compile(program, device_.capability, settings_.block), program),
-                 program));
+      return to_text(judged(
+          assembled(compiler().compile(program, device_.capability, settings_.block), program),
+          program));
     if (!host_) fail(ErrorCode::unsupported, "cuda: {} are not rendered for GPUs yet", *why);
     return to_text({host_->compile(program), {}, true});
   }
@@ -60,7 +60,8 @@ class CudaBackend final : public BesideHost {
   std::optional<Kernel> builtin(const atlas::Program& program,
                                 const Fingerprint& key) const override {
     const BuiltinKernel* found = has_usual_block() ? find_builtin(key.hex()) : nullptr;
-    if (!found || is_special(program, device_.capability)) return std::nullopt;
+    if (!found) return std::nullopt;
+    if (device_.capability == 90 && compiler().is_special(program, 90)) return std::nullopt;
     Stored stored = from_text(found->stored, program.num_symbols);
     for (size_t k = 0; k < std::size(builtin_capabilities); ++k)
       if (builtin_capabilities[k] == device_.capability) stored.cubin = found->cubins[k];
@@ -99,10 +100,10 @@ class CudaBackend final : public BesideHost {
 
   std::optional<std::string> dump(const atlas::Program& program,
                                   std::string_view stage) const override {
-    if (unrendered(program)) return host_ ? host_->dump(program, stage) : std::nullopt;
-    if (stage == "llvm") return dump_llvm(program, device_.capability, settings_.block);
+    if (compiler().unrendered(program)) return host_ ? host_->dump(program, stage) : std::nullopt;
+    if (stage == "llvm") return compiler().dump_llvm(program, device_.capability, settings_.block);
     if (stage == "asm" || stage == "ptx")
-      return dump_ptx(program, device_.capability, settings_.block);
+      return compiler().dump_ptx(program, device_.capability, settings_.block);
     if (stage == "sass") return dump_sass(program);
     return std::nullopt;
   }
@@ -122,8 +123,8 @@ class CudaBackend final : public BesideHost {
     if (!a)
       fail(ErrorCode::unavailable,
            "HOLOGRAM_DUMP=sass: no ptxas was found; HOLOGRAM_CUDA_ASSEMBLER names one");
-    const Assembled made =
-        assemble(*a, dump_ptx(program, device_.capability, settings_.block), device_.capability);
+    const std::string ptx = compiler().dump_ptx(program, device_.capability, settings_.block);
+    const Assembled made = assemble(*a, ptx, device_.capability);
     if (made.cubin.empty()) fail(ErrorCode::internal, "cuda: {}: {}", a->path, made.words);
     return disassemble(*a, made.cubin);
   }

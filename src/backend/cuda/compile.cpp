@@ -17,7 +17,6 @@
 #include "backend/cuda/products/emit.h"
 #include "backend/cuda/products/wide.h"
 #include "backend/cuda/sort/sort.h"
-#include "backend/cuda/sources.h"
 #include "codegen/module.h"
 
 namespace hologram::cuda {
@@ -141,7 +140,5 @@ std::string dump_llvm(const atlas::Program& program, int capability, int block) 
 std::string dump_ptx(const atlas::Program& program, int capability, int block) {
   return compile(program, capability, block).code;
 }
-
-std::string_view version() { return sources_hash; }
 
 }  // namespace hologram::cuda

@@ -24,7 +24,4 @@ bool is_special(const atlas::Program& program, int capability);
 std::string dump_llvm(const atlas::Program& program, int capability = 80, int block = usual_block);
 std::string dump_ptx(const atlas::Program& program, int capability = 80, int block = usual_block);
 
-/// A hash over the generator's sources: part of every cache key.
-std::string_view version();
-
 }  // namespace hologram::cuda

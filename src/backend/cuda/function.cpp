@@ -64,19 +64,6 @@ llvm::Function* declare(llvm::Module& m, const atlas::Program& p, int threads, c
 
 }  // namespace
 
-const TargetTraits& target(int capability) {
-  auto make = [](const char* cpu) {
-    TargetTraits t;
-    t.triple = "nvptx64-nvidia-cuda";
-    t.cpu = cpu;
-    t.features = "+ptx80";
-    t.jumps_stores = true;
-    return t;
-  };
-  static const TargetTraits least = make("sm_80"), hopper = make("sm_90a");
-  return capability == 90 ? hopper : least;
-}
-
 void set_capability(llvm::Module& module, int capability) {
   module.addModuleFlag(llvm::Module::Override, capability_flag, static_cast<uint32_t>(capability));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cuda/facts.h"
+#include "backend/cuda/target.h"
 #include "codegen/body.h"
 
 namespace hologram::cuda {
@@ -10,10 +11,6 @@ using namespace codegen;  // the kit's names are this backend's
 
 /// Address spaces.
 inline constexpr unsigned global_space = 1, shared_space = 3;
-
-/// The least GPU that kernels are made for, and the version of PTX that drivers from CUDA 12.0 on
-/// read.
-const TargetTraits& target(int capability = least_capability);
 
 /// A module is for the least GPU, unless it says that it is for another one.
 void set_capability(llvm::Module& module, int capability);

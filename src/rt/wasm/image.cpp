@@ -1,5 +1,5 @@
 // rt/wasm/image.cpp: code of a plan as a module that the host language puts beside this one.
-#include "runtime/loaded_image.h"
+#include "host/loaded_image.h"
 
 #include "base/error.h"
 
@@ -8,7 +8,7 @@
 extern "C" [[clang::import_module("hologram"), clang::import_name("load")]] uint32_t hologram_load(
     const void* code, uint32_t bytes, uint32_t* count);
 
-namespace hologram::runtime {
+namespace hologram::host {
 
 LoadedImage::LoadedImage(std::string_view code) {
   uint32_t count = 0;
@@ -24,4 +24,4 @@ const void* LoadedImage::at(uint64_t number) const {
   return reinterpret_cast<const void*>(first_ + static_cast<size_t>(number));
 }
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

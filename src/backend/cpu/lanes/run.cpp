@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "atlas/lane_abi.h"
-#include "backend/cpu/lanes/compile.h"
+#include "backend/cpu/compiler.h"
 #include "backend/cpu/load.h"
 #include "base/error.h"
 
@@ -139,7 +139,7 @@ class NativeLanes : public LaneKernel {
 
 std::string lane_code(const atlas::LaneProgram& program, const Target& target) {
   atlas::verify(program);
-  return cpu::compile_lanes(program, target);
+  return compiler().compile_lanes(program, target);
 }
 
 std::unique_ptr<LaneKernel> load_lanes(const atlas::LaneProgram& program, std::string_view code) {

@@ -38,12 +38,6 @@ namespace {
 // Rows up to which reading the right operand takes longer than the arithmetic.
 constexpr int64_t most_waiting_rows = 4;
 
-const atlas::Instr* only_load(const atlas::Body& body) {
-  if (body.instrs.size() != 1) return nullptr;
-  const atlas::Instr& i = body.instrs.front();
-  return i.code == atlas::Code::load && i.args[0] == atlas::no_value ? &i : nullptr;
-}
-
 // Whether reading a panel first costs much more than reading it again: it is copied, or lies beyond
 // the second-level cache.
 bool distant_rhs(const ProductPlan& p, int64_t element) {
@@ -117,44 +111,6 @@ void balance_few_units(ProductPlan& p, int64_t threads) {
 }
 
 }  // namespace
-
-int panel_width(const Target& target, DType operand_type) {
-  return tile_model(target, compute_type(operand_type)).panel;
-}
-
-Dots dots_for(const Target& target, DType operand_type, DType acc_type) {
-  if (target.bf16_dots && operand_type == DType::bf16 && acc_type == DType::f32) return Dots::bf16;
-  bool bytes = operand_type == DType::i8 || operand_type == DType::u8;
-  bool dots = target.i8_dots || target.isa == Isa::avx2;  // or four instructions in their place
-  if (dots && bytes && acc_type == DType::i32) return Dots::bytes;
-  return Dots::none;
-}
-
-int group_of(Dots dots) { return dots == Dots::none ? 1 : dots == Dots::bf16 ? 2 : 4; }
-
-int panel_group(const Target& target, DType operand_type, DType acc_type) {
-  return group_of(dots_for(target, operand_type, acc_type));
-}
-
-std::optional<StridedLoad> strided_load(const atlas::Body& body, int x_axis, int y_axis) {
-  const atlas::Instr* load = only_load(body);
-  if (!load) return std::nullopt;
-  auto x = load->expr.linear_in_axis(x_axis);
-  if (!x) return std::nullopt;
-  auto y = x->second.linear_in_axis(y_axis);
-  if (!y || x->first.has_axes() || y->first.has_axes()) return std::nullopt;
-  return StridedLoad{load->buffer, y->second, x->first, y->first};
-}
-
-std::optional<int64_t> first_stride(const atlas::Body& body, int axis) {
-  for (const atlas::Instr& i : body.instrs) {
-    if (i.code != atlas::Code::load || !i.expr.has_axis(axis)) continue;
-    auto split = i.expr.linear_in_axis(axis);
-    if (split && split->first.is_const()) return split->first.constant_value();
-    return std::nullopt;
-  }
-  return std::nullopt;
-}
 
 ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   const atlas::ProductBlock& b = program.product();

@@ -1,5 +1,5 @@
-// runtime/loaded_image.cpp: machine code of a stored plan, in executable memory.
-#include "runtime/loaded_image.h"
+// host/loaded_image.cpp: machine code of a stored plan, in executable memory.
+#include "host/loaded_image.h"
 
 #include <sys/mman.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace hologram::runtime {
+namespace hologram::host {
 
 LoadedImage::LoadedImage(std::string_view code) : count_(code.size()) {
   void* memory =
@@ -30,4 +30,4 @@ const void* LoadedImage::at(uint64_t offset) const {
   return reinterpret_cast<const std::byte*>(first_) + offset;
 }
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

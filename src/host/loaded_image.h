@@ -1,11 +1,11 @@
-// runtime/loaded_image.h: machine code of a stored plan, in this process.
+// host/loaded_image.h: machine code of a stored plan, in this process.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
-namespace hologram::runtime {
+namespace hologram::host {
 
 /// A private copy of code: what was compared with its hash is what runs, whoever writes to the
 /// file meanwhile.
@@ -24,4 +24,4 @@ class LoadedImage {
   size_t first_ = 0, count_ = 0;  ///< address and bytes; in WebAssembly numbers of functions
 };
 
-}  // namespace hologram::runtime
+}  // namespace hologram::host

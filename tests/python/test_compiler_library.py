@@ -1,0 +1,69 @@
+# tests/python/test_compiler_library.py: libhologram is without LLVM, and opens what has it when something is compiled
+"""What compiles is a library of its own, which takes longer to load than all else: who compiles nothing is spared it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hologram import _core
+
+BUILD = Path(_core.__file__).resolve().parents[2]
+LIBRARY, COMPILER = BUILD / "libhologram.so.0", BUILD / "libhologram_compiler.so.0"
+
+pytestmark = pytest.mark.skipif(not LIBRARY.exists() or sys.platform != "linux", reason="needs a build tree and /proc")
+
+PROGRAM = """
+import numpy as np
+import hologram
+from hologram._jit import Jitted
+
+def opened():
+    with open("/proc/self/maps") as file:
+        return "libhologram_compiler" in file.read()
+
+x = np.linspace(-1, 1, 600, dtype=np.float32).reshape(20, 30)
+function = Jitted(lambda x: np.tanh(x @ x.T).sum(axis=0), False, False, quickly=True)
+first = function(x)
+assert np.allclose(first, np.tanh(x @ x.T).sum(axis=0), atol=1e-4)
+with hologram.Executor("cpu") as executor:
+    pass
+assert not opened()
+for _ in range(2):  # what failed is tried again
+    try:
+        function.finish()
+        print(opened())
+    except RuntimeError as error:
+        print(error)
+assert np.array_equal(function(x), first)
+"""
+
+
+def run(cache, **environment):
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=os.environ | {"HOLOGRAM_CACHE_DIR": str(cache)} | environment,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_llvm_is_in_the_compiler_alone():
+    here, there = (subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout.count("4llvm")
+                   for path in (LIBRARY, COMPILER))  # fmt: skip
+    assert here == 0 and there > 10_000
+
+
+def test_it_is_opened_by_what_is_compiled(tmp_path):
+    assert run(tmp_path / "cold") == ["True"] * 2
+    assert run(tmp_path / "cold") == ["False"] * 2  # kernels that were kept need no compiler
+
+
+def test_without_it_first_results_are_there_and_errors_name_it(tmp_path):
+    (tmp_path / LIBRARY.name).symlink_to(LIBRARY)
+    missing = run(tmp_path / "cache", LD_LIBRARY_PATH=str(tmp_path))
+    assert len(missing) == 2 and set(missing) == {
+        f"nothing can be compiled: {tmp_path}/{COMPILER.name}: cannot open shared object file: No such file or directory"}  # fmt: skip
+    (tmp_path / COMPILER.name).symlink_to(LIBRARY)
+    other = run(tmp_path / "cache", LD_LIBRARY_PATH=str(tmp_path))
+    assert set(other) == {f"nothing can be compiled: {tmp_path}/{COMPILER.name} is of another build than libhologram"}
