@@ -98,6 +98,9 @@ def _inside(at, n, padding, align):
     return at.clamp(0, n - 1), slope
 
 
+_MODES = 0, 1  # linear, nearest
+
+
 def _taps(points, n, mode, padding, align):
     """Of one axis: (place, whether it is in the image, weight, slope of the weight by the point, if any) of each tap."""
     at, factor = ((points + 1) / 2 * (n - 1), (n - 1) / 2) if align else (((points + 1) * n - 1) / 2, n / 2)
@@ -134,7 +137,7 @@ def _takes(x, grid) -> bool:
 
 
 def _sampler(x, grid, mode, padding, align):
-    if not _takes(x, grid):
+    if mode not in _MODES or not _takes(x, grid):
         return NotImplemented
     flat, total = _image(x, x.dim() - 2), None
     for place, valid, weight, _ in _each_tap(x, grid, mode, padding, align):
@@ -145,7 +148,7 @@ def _sampler(x, grid, mode, padding, align):
 
 def _sampler_backward(gradient, x, grid, mode, padding, align, wanted):
     """Gradients of the image, where it is wanted, and of the grid."""
-    if not _takes(x, grid):
+    if mode not in _MODES or not _takes(x, grid):
         return NotImplemented
     rank = x.dim() - 2
     flat, gradient = _image(x, rank), _image(gradient, rank)
