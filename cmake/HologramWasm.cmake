@@ -10,8 +10,8 @@ endif()
 include(HologramBackends)
 
 set(sources
-    base/bytes base/dtype base/expr base/expr_bounds base/expr_text base/fingerprint base/json_string base/notices
-    base/settings
+    base/bytes base/dtype base/expr base/expr_bounds base/expr_division base/expr_text base/fingerprint
+    base/json_string base/notices base/settings
     ir/fold ir/graph ir/infer ir/op ir/scalar ir/sizes ir/text ir/verify
     atlas/binary atlas/container atlas/lane_binary atlas/lane_table atlas/lane_verify
     schedule/binary schedule/footprint schedule/memory
