@@ -271,35 +271,21 @@ TEST(Verify, ProvesBounds) {
 TEST(Verify, SurvivesHostilePrograms) {
   std::mt19937 gen(5);
   int refused = 0;
+  const std::function<void(atlas::Instr&)> changes[] = {
+      [&](auto& i) { i.code = static_cast<atlas::Code>(gen() % 256); },
+      [&](auto& i) { i.op = static_cast<Op>(gen() % 256); },
+      [&](auto& i) { i.type = static_cast<DType>(gen() % 256); },
+      [&](auto& i) { i.from = static_cast<DType>(gen() % 256); },
+      [&](auto& i) { i.args[gen() % 3] = static_cast<uint32_t>(gen()); },
+      [&](auto& i) { i.buffer = static_cast<int>(gen()); },
+      [&](auto& i) { i.expr = Expr::value(static_cast<int>(gen() % 9), Expr(3)) * Expr::axis(7, Expr(2)); }};
   for (const Program& good : examples())
     for (int k = 0; k < 300; ++k) {
       Program p = good;
       atlas::for_each_stage(p, [&](atlas::Stage& s) {
         for (atlas::Instr& i : s.body.instrs) {
           if (gen() % 8) continue;
-          switch (gen() % 7) {
-            case 0:
-              i.code = static_cast<atlas::Code>(gen() % 256);
-              break;
-            case 1:
-              i.op = static_cast<Op>(gen() % 256);
-              break;
-            case 2:
-              i.type = static_cast<DType>(gen() % 256);
-              break;
-            case 3:
-              i.from = static_cast<DType>(gen() % 256);
-              break;
-            case 4:
-              i.args[gen() % 3] = static_cast<uint32_t>(gen());
-              break;
-            case 5:
-              i.buffer = static_cast<int>(gen());
-              break;
-            default:
-              i.expr = Expr::value(static_cast<int>(gen() % 9), Expr(3)) * Expr::axis(7, Expr(2));
-              break;
-          }
+          changes[gen() % 7](i);
         }
       });
       std::visit(

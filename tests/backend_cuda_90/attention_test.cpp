@@ -213,22 +213,25 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaAttentionLadderDevice);  // ov
 INSTANTIATE_TEST_SUITE_P(Attention, CudaAttentionLadderDevice, testing::ValuesIn(rungs_of_attention()),
                          [](const auto& i) { return std::string(i.param.name); });
 
+// What is assembled, for any number of queries and keys.
+struct Made {
+  int64_t depth;
+  DType type;
+  bool causal;
+  attentions::Score score;
+  std::vector<int> powers = {};  ///< of a thread and block, two shrink what there is; by loop
+
+  attentions::Case c() const { return {2, 4, 4, 1000, 1000, depth, depth, causal, score, type, true}; }
+};
+using attentions::Score;
+
 TEST_F(CudaWideAttention, AssemblesWithoutSpills) {
   if (ptxas().empty()) GTEST_SKIP() << "no ptxas: PyPI's nvidia-cuda-nvcc has one";
-  struct Made {
-    int64_t depth;
-    DType type;
-    bool causal;
-    attentions::Score score;
-  };
-  using attentions::Score;
   for (const Made& m : {Made{64, DType::bf16, true, Score::plain},
                         {128, DType::bf16, true, Score::key_bias},
                         {64, DType::f32, true, Score::plain},
                         {64, DType::f32, false, Score::key_bias}}) {
-    attentions::Case c{2, 4, 4, 1000, 1000, m.depth, m.depth, m.causal, m.score};
-    c.dtype = m.type;
-    c.symbolic = true;
+    const attentions::Case c = m.c();
     SCOPED_TRACE(c);
     const auto program = attentions::attention(c, {.log_sums = m.causal});
     const std::string ptx = *runtime().backend().dump(program, "asm");
@@ -264,20 +267,10 @@ TEST_F(CudaWideAttention, TakesExponentialsWhileProductsAreUnderWay) {
   const std::string path = ptxas(true);
   const auto assembler = path.empty() ? std::nullopt : cuda::ask_assembler(path);
   if (!assembler) GTEST_SKIP() << "no ptxas: PyPI's triton has one";
-  struct Made {
-    int64_t depth;
-    DType type;
-    bool causal;
-    attentions::Score score;
-    std::vector<int> powers;  ///< of a thread and block, two shrink what there is; by loop
-  };
-  using attentions::Score;
   for (const Made& m : {Made{64, DType::bf16, true, Score::plain, {66}},
                         {128, DType::f16, false, Score::plain, {66}},
                         {128, DType::bf16, true, Score::key_bias, {34}}}) {
-    attentions::Case c{2, 4, 4, 1000, 1000, m.depth, m.depth, m.causal, m.score};
-    c.dtype = m.type;
-    c.symbolic = true;
+    const attentions::Case c = m.c();
     SCOPED_TRACE(c);
     const std::string ptx = *runtime().backend().dump(attentions::attention(c), "asm");
     const cuda::Assembled made = assemble(*assembler, ptx, 90);

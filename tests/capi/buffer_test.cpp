@@ -26,18 +26,11 @@ TEST(C99, ProgramRuns) {
 
 TEST_P(Buffers, JsonGivesTheSameBitsBack) {
   std::mt19937 rng(5);
-  std::vector<float> in = {0.0f,
-                           -0.0f,
-                           0.1f,
-                           1e-45f,
-                           -3.4028235e38f,
-                           16777217.0f,
-                           std::numeric_limits<float>::infinity(),
-                           -std::numeric_limits<float>::infinity(),
-                           std::numeric_limits<float>::quiet_NaN()};
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> in = {0.0f, -0.0f, 0.1f, 1e-45f, -3.4028235e38f, 16777217.0f, inf, -inf, nan};
   while (in.size() < 5000) {
     const auto v = std::bit_cast<float>(static_cast<uint32_t>(rng()));
-    in.push_back(std::isnan(v) ? std::numeric_limits<float>::quiet_NaN() : v);
+    in.push_back(std::isnan(v) ? nan : v);
   }
   hologram_handle a = buffer(in), b = buffer(in.size());
   const std::string json = text([&](auto... x) { return hologram_buffer_to_vec(exec, a, x...); });

@@ -45,11 +45,7 @@ class CapiTest : public testing::Test {
   }
   template <class T = float>
   std::vector<T> values(hologram_handle h) {
-    size_t bytes = 0;
-    EXPECT_OK(hologram_buffer_to_bytes(exec, h, nullptr, 0, &bytes));
-    std::vector<T> out(bytes / sizeof(T));
-    EXPECT_OK(hologram_buffer_to_bytes(exec, h, out.data(), bytes, nullptr));
-    return out;
+    return read<T>(hologram_buffer_to_bytes, h);
   }
   hologram_handle compile(const char* source) {
     hologram_handle g = 0, e = 0;
@@ -61,10 +57,14 @@ class CapiTest : public testing::Test {
   /// A tensor's elements in row-major order.
   template <class T = float>
   std::vector<T> elements(hologram_handle t) {
+    return read<T>(hologram_tensor_to_bytes, t);
+  }
+  template <class T, class Read>
+  std::vector<T> read(const Read& to_bytes, hologram_handle h) {
     size_t bytes = 0;
-    EXPECT_OK(hologram_tensor_to_bytes(exec, t, nullptr, 0, &bytes));
+    EXPECT_OK(to_bytes(exec, h, nullptr, 0, &bytes));
     std::vector<T> out(bytes / sizeof(T));
-    EXPECT_OK(hologram_tensor_to_bytes(exec, t, out.data(), bytes, nullptr));
+    EXPECT_OK(to_bytes(exec, h, out.data(), bytes, nullptr));
     return out;
   }
   /// The text that `get(buffer, capacity, needed)` gives.

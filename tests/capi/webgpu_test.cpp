@@ -5,26 +5,11 @@
 #include <filesystem>
 
 #include "support.h"
+#include "support/environment.h"
 #include "support/paths.h"
 
 namespace hologram::test {
 namespace {
-
-/// A variable of the environment, until the test ends.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Setting() { before_.empty() ? unsetenv(name_) : setenv(name_, before_.c_str(), 1); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* const name_;
-  std::string before_;
-};
 
 using WebGpu = CapiTest;
 

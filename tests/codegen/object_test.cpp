@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "codegen/differential.h"
+#include "support/environment.h"
 #include "support/refusal.h"
 
 namespace hologram::test {
@@ -114,10 +115,7 @@ TEST(Object, CompilesSideBySide) {
 
 TEST(Target, IsaFromTheEnvironment) {
   auto with = [](const char* isa) {
-    setenv("HOLOGRAM_CPU_ISA", isa, 1);
-    struct Unset {
-      ~Unset() { unsetenv("HOLOGRAM_CPU_ISA"); }
-    } unset;
+    const Setting setting("HOLOGRAM_CPU_ISA", isa);
     return cpu::host_target();
   };
 #if defined(__x86_64__)

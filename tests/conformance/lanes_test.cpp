@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <sstream>
 
 #include "backend/registry.h"
 #include "conformance/support.h"
@@ -126,18 +125,21 @@ void check_values(const std::string& instruction, DType type, DType result) {
   expect_same(text, LaneLaunch::linear(n, 16), {std::vector<uint64_t>(n + 16), in}, false, result);
 }
 
+bool there_is(const std::string& instruction) {
+  try {
+    check_structure(lane(instruction + "\n"));
+    return true;
+  } catch (const LaneError&) {
+    return false;
+  }
+}
+
 TEST(Lanes, ArithmeticOnEveryType) {
   for (DType t : all12) {
     auto name = std::string(name_of(t));
     for (const char* op : {"add", "sub", "mul", "min", "max", "and", "or", "xor"}) {
-      LaneProgram p;
-      std::string text = fmt::format("{}.{} r0, r1, r2", op, name);
-      try {
-        check_structure(lane(text + "\n"));
-      } catch (const LaneError&) {
-        continue;
-      }
-      check_values(text, t, t);
+      const std::string text = fmt::format("{}.{} r0, r1, r2", op, name);
+      if (there_is(text)) check_values(text, t, t);
     }
     check_values("mov." + name + " r0, r1", t, t);
     check_values("sel." + name + " r0, p0, r2, r1", t, t);
@@ -178,13 +180,8 @@ TEST(Lanes, ConversionsBetweenAnyTypes) {
 TEST(Lanes, Comparisons) {
   for (DType t : all12)
     for (const char* c : {"eq", "ne", "lt", "le", "gt", "ge", "ltu", "leu", "gtu", "geu"}) {
-      std::string text = fmt::format("set{}.{} p1, r1, r2", c, name_of(t));
-      try {
-        check_structure(lane(text + "\n"));
-      } catch (const LaneError&) {
-        continue;
-      }
-      check_values(text + "\nmov_imm.u8 r10, 1\nmov_imm.u8 r11, 0\nsel.u8 r0, p1, r10, r11", t, DType::u8);
+      const std::string text = fmt::format("set{}.{} p1, r1, r2", c, name_of(t));
+      if (there_is(text)) check_values(text + "\nmov_imm.u8 r10, 1\nmov_imm.u8 r11, 0\nsel.u8 r0, p1, r10, r11", t, DType::u8);
     }
   // What they mean, apart from the interpreter, which takes them from the same table: of 1 and 2, 2 and 2, 2 and 1, -1 and 1.
   struct Row {
@@ -204,10 +201,7 @@ TEST(Lanes, Comparisons) {
 
 TEST(Lanes, IntegerDivision) {
   for (const char* t : {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}) {
-    for (const char* pair : {"7 3", "250 255", "128 255", "0 5"}) {
-      std::istringstream in(pair);
-      uint64_t x, y;
-      in >> x >> y;
+    for (auto [x, y] : {std::array{7, 3}, {250, 255}, {128, 255}, {0, 5}}) {
       EXPECT_EQ(expect_same(fmt::format("mov_imm.{0} r1, {1}\nmov_imm.{0} r2, {2}\n"
                                         "div.{0} r0, r1, r2\nstg.{0} [buf1 + 0], r0\n",
                                         t, x, y)),
@@ -459,83 +453,56 @@ class RandomProgram {
   }
 
   void instruction() {
-    auto all10 = [](DType t) { return t != DType::f16 && t != DType::bf16; };
-    auto ints = [](DType t) { return is_int(t); };
-    auto wide = [](DType t) { return t == DType::i32 || t == DType::f32 || t == DType::f64; };
-    auto real = [](DType t) { return t == DType::f32 || t == DType::f64; };
-    auto binary = [&](const char* op, auto fits) {
-      size_t d = pick(fits);
-      emit("{}.{} r{}, r{}, r{}", op, name_of(types[d]), d, pick_of(types[d]), pick_of(types[d]));
+    // {0}: a type, {1}: a register that holds it, {2} to {4}: others, {5}: now and then one that holds nothing, which faults where it is
+    // read, {6}: a predicate, {7}: a number below `below`, or in one of 60 cases `rarely`.
+    struct Row {
+      bool (*fits)(DType);
+      std::vector<const char*> names;
+      const char* operands;
+      unsigned below = 1, rarely = 0;
     };
-    switch (below(18)) {
-      case 0:
-      case 1:
-        return binary(std::array{"add", "sub", "mul", "min", "max"}[below(5)], all10);
-      case 2:
-        return binary(std::array{"and", "or", "xor"}[below(3)], ints);
-      case 3:
-        return binary("div", real);
-      case 4:
-        if (below(4) == 0) return binary("div", ints);  // may fault
-        [[fallthrough]];
-      case 5: {
-        size_t d = pick(wide);
-        return emit("mad.{0} r{1}, r{2}, r{3}, r{4}", name_of(types[d]), d, pick_of(types[d]), pick_of(types[d]), pick_of(types[d]));
-      }
-      case 6: {
-        size_t d = below(12), s = below(12);
-        return emit("cvt.{}.{} r{}, r{}", name_of(types[d]), name_of(types[s]), d, s);
-      }
-      case 7: {
-        size_t x = pick(all10);
-        return emit("set{}.{} p{}, r{}, r{}", std::array{"eq", "ne", "lt", "le", "gt", "ge"}[below(6)], name_of(types[x]), below(3), x,
-                    pick_of(types[x]));
-      }
-      case 8: {
-        size_t d = below(12);
-        // Now and then a side that holds nothing, which faults where it is read.
-        size_t other = below(24) == 0 ? 99 : pick_of(types[d]);
-        return emit("sel.{} r{}, p{}, r{}, r{}", name_of(types[d]), d, below(3), pick_of(types[d]), other);
-      }
-      case 9: {
-        size_t d = pick(real);
-        return emit("{}.{} r{}, r{}", std::array{"exp", "log", "sqrt", "sin", "tanh", "sigmoid", "rsqrt"}[below(7)], name_of(types[d]), d,
-                    pick_of(types[d]));
-      }
-      case 10: {
-        size_t d = below(12);
-        return emit("mov_imm.{} r{}, {}", name_of(types[d]), d, below(1000));
-      }
-      case 11: {
-        size_t d = below(12);
-        return emit("ldg.{} r{}, [buf2 + {}]", name_of(types[d]), d, below(248));
-      }
-      case 12: {  // memory that lanes share
-        size_t s = pick(ints);
-        return emit("stg.{} [buf3 + {}], r{}", name_of(types[s]), below(57), s);
-      }
-      case 13: {
-        size_t d = pick(ints);
-        return emit("ldg.{} r{}, [buf3 + {}]", name_of(types[d]), d, below(60) == 0 ? 999 : below(57));
-      }
-      case 14: {
-        size_t s = pick(ints);
-        return emit("sts.{} [buf0 + {}], r{}", name_of(types[s]), below(57), s);
-      }
-      case 15: {
-        size_t d = pick(ints);
-        return emit("lds.{} r{}, [buf0 + {}]", name_of(types[d]), d, below(57));
-      }
-      case 16:
-        emit("phase.adv {}", below(800));
-        emit("phase.get r120");
-        return emit("cvt.u64.u32 r2, r120");
-      default: {
-        size_t d = pick(ints);
-        emit("cvt.u32.{} r121, r{}", name_of(types[d]), pick_of(types[d]));
-        return emit("{}.{} r{}, r{}, r121", below(2) ? "shl" : "shr", name_of(types[d]), d, pick_of(types[d]));
-      }
+    constexpr auto any = [](DType) { return true; };
+    constexpr auto all10 = [](DType t) { return t != DType::f16 && t != DType::bf16; };
+    constexpr auto ints = [](DType t) { return is_int(t); };
+    constexpr auto wide = [](DType t) { return t == DType::i32 || t == DType::f32 || t == DType::f64; };
+    constexpr auto real = [](DType t) { return t == DType::f32 || t == DType::f64; };
+    constexpr const char *unary = ".{0} r{1}, r{2}", *binary = ".{0} r{1}, r{2}, r{3}";
+    static const std::vector<Row> rows = {
+        {ints, {"div"}, binary},  // may fault: mostly the next row is taken
+        {wide, {"mad"}, ".{0} r{1}, r{2}, r{3}, r{4}"},
+        {all10, {"add", "sub", "mul", "min", "max"}, binary},
+        {all10, {"add", "sub", "mul", "min", "max"}, binary},
+        {ints, {"and", "or", "xor"}, binary},
+        {real, {"div"}, binary},
+        {real, {"exp", "log", "sqrt", "sin", "tanh", "sigmoid", "rsqrt"}, unary},
+        {all10, {"seteq", "setne", "setlt", "setle", "setgt", "setge"}, ".{0} p{6}, r{1}, r{2}"},
+        {any, {"sel"}, ".{0} r{1}, p{6}, r{2}, r{5}"},
+        {any, {"mov_imm"}, ".{0} r{1}, {7}", 1000},
+        {any, {"ldg"}, ".{0} r{1}, [buf2 + {7}]", 248},
+        {ints, {"stg"}, ".{0} [buf3 + {7}], r{1}", 57},  // memory that lanes share
+        {ints, {"ldg"}, ".{0} r{1}, [buf3 + {7}]", 57, 999},
+        {ints, {"sts"}, ".{0} [buf0 + {7}], r{1}", 57},
+        {ints, {"lds"}, ".{0} r{1}, [buf0 + {7}]", 57},
+    };
+    const size_t what = below(18);
+    if (what == rows.size()) return emit("phase.adv {}\nphase.get r120\ncvt.u64.u32 r2, r120", below(800));
+    if (what == rows.size() + 1) {
+      const size_t d = below(12), s = below(12);
+      return emit("cvt.{}.{} r{}, r{}", name_of(types[d]), name_of(types[s]), d, s);
     }
+    if (what > rows.size()) {
+      const size_t d = pick(ints);
+      emit("cvt.u32.{} r121, r{}", name_of(types[d]), pick_of(types[d]));
+      return emit("{}.{} r{}, r{}, r121", below(2) ? "shl" : "shr", name_of(types[d]), d, pick_of(types[d]));
+    }
+    const Row& row = rows[what == 0 && below(4) ? 1 : what];
+    const size_t d = pick(row.fits);
+    auto held = [&] { return pick_of(types[d]); };
+    const unsigned number = row.rarely && below(60) == 0 ? row.rarely : below(row.below);
+    out_ += row.names[below(static_cast<unsigned>(row.names.size()))];
+    out_ +=
+        fmt::format(fmt::runtime(row.operands), name_of(types[d]), d, held(), held(), held(), below(24) ? held() : 99, below(3), number);
+    out_ += "\n";
   }
 
   std::mt19937 random_;

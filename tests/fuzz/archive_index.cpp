@@ -1,12 +1,9 @@
 // tests/fuzz/archive_index.cpp: any bytes are an archive, an index or Error(corrupt); what is read is written back to the same index.
-#include <cstdlib>
-
 #include "archive/archive.h"
-#include "base/error.h"
+#include "fuzz/input.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HOLOGRAM_FUZZ(bytes) {
   using namespace hologram;
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   try {
     archive::Archive::from_bytes(std::string(bytes), archive::Verify::full);
   } catch (const Error& e) {
@@ -22,5 +19,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const Error& e) {
     if (e.code() != ErrorCode::corrupt) std::abort();
   }
-  return 0;
 }

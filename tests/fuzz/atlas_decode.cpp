@@ -2,16 +2,8 @@
 #include "atlas/container.h"
 #include "fuzz/block_run.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HOLOGRAM_FUZZ(payload) {
   using namespace hologram;
-  std::string_view payload(reinterpret_cast<const char*>(data), size);
-  atlas::Program p;
-  try {
-    p = atlas::decode(atlas::seal(atlas::Layer::block, payload));
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::corrupt) std::abort();
-    return 0;
-  }
-  test::check_block(p);
-  return 0;
+  const std::string sealed = atlas::seal(atlas::Layer::block, payload);
+  if (auto p = test::read_or(ErrorCode::corrupt, [&] { return atlas::decode(sealed); })) test::check_block(*p);
 }

@@ -1,11 +1,10 @@
 // tests/fuzz/block_run.h: what must hold for any block program that a reader gave.
 #pragma once
 
-#include <cstdlib>
 #include <vector>
 
 #include "atlas/walk.h"
-#include "base/error.h"
+#include "fuzz/input.h"
 #include "interp/interp.h"
 
 namespace hologram::test {

@@ -1,17 +1,11 @@
 // tests/fuzz/ir_parse.cpp: any text is a graph or an Error; what parses prints, verifies, and canonicalises for good.
-#include <cstdlib>
-#include <string_view>
-
 #include "canon/canon.h"
+#include "fuzz/input.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HOLOGRAM_FUZZ(text) {
   using namespace hologram;
   ir::Graph graph;
-  try {
-    ir::parse({reinterpret_cast<const char*>(data), size}, graph);
-  } catch (const Error&) {
-    return 0;
-  }
+  if (!test::read_or(ErrorCode::invalid_argument, [&] { return ir::parse(text, graph), true; })) return;
   verify(graph);
   ir::Graph back;
   ir::parse(print(graph), back);
@@ -27,5 +21,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const Error& e) {
     if (e.code() == ErrorCode::internal) std::abort();
   }
-  return 0;
 }

@@ -1,8 +1,6 @@
 // tests/fuzz/sigmatics_parse.cpp: any text is an expression, a circuit or a SyntaxError; what
 // parses prints, normalises and rewrites soundly.
-#include <cstdint>
-#include <cstdlib>
-
+#include "fuzz/input.h"
 #include "sigmatics/effects.h"
 #include "sigmatics/expression.h"
 
@@ -53,9 +51,7 @@ void circuit(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  std::string_view text(reinterpret_cast<const char*>(data), size);
+HOLOGRAM_FUZZ(text) {
   expression(text);
   circuit(text);
-  return 0;
 }

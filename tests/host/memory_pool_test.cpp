@@ -25,6 +25,7 @@
 
 #include "base/error.h"
 #include "host/pages.h"
+#include "support/environment.h"
 #include "support/threads.h"
 
 namespace {
@@ -100,20 +101,6 @@ TEST(MemoryPool, WholeHugePagesWhereTheyTakeLittleMore) {
 }
 #endif
 
-TEST(MemoryPool, TheSameSizeComesFromTheCache) {
-  MemoryPool pool(big);
-  for (const size_t bytes : {size_t{100}, size_t{5000}, 3 * mebibyte}) {
-    void* first = pool.allocate(bytes);
-    MemoryPool::deallocate(first);
-    const auto before = pool.stats();
-    void* second = pool.allocate(bytes);
-    EXPECT_EQ(second, first);
-    EXPECT_EQ(pool.stats().hits, before.hits + 1);
-    EXPECT_EQ(pool.stats().misses, before.misses);
-    MemoryPool::deallocate(second);
-  }
-}
-
 TEST(MemoryPool, ASmallerRequestUsesALargerBlock) {
   MemoryPool pool(big);
   void* large = pool.allocate(10 * mebibyte);
@@ -169,12 +156,14 @@ TEST(MemoryPool, WhatIsUsedAgainAndAgainStays) {
   std::vector<void*> old;
   for (int i = 0; i < 6; ++i) old.push_back(tight.allocate(mebibyte));
   for (void* block : old) MemoryPool::deallocate(block);
-  for (auto& [pool, sizes] : {std::pair<MemoryPool*, std::vector<size_t>>{&roomy, {10, 14, 40, 3}}, {&tight, {4}}}) {
+  for (auto& [pool, sizes] :
+       {std::pair<MemoryPool*, std::vector<size_t>>{&roomy, {10 * mebibyte, 14 * mebibyte, 40 * mebibyte, 3 * mebibyte, 100, 5000}},
+        {&tight, {4 * mebibyte}}}) {
     uint64_t misses = 0;
     for (int call = 0; call < 100; ++call) {
       if (call == 5) misses = pool->stats().misses;
-      for (const size_t mib : sizes) {
-        void *a = pool->allocate(mib * mebibyte), *b = pool->allocate(mib * mebibyte);
+      for (const size_t bytes : sizes) {
+        void *a = pool->allocate(bytes), *b = pool->allocate(bytes);
         MemoryPool::deallocate(a);
         MemoryPool::deallocate(b);
       }
@@ -225,22 +214,6 @@ TEST(MemoryPool, ReleaseGivesTheMemoryBack) {
   EXPECT_EQ(pool.stats().in_use, mebibyte);
   EXPECT_EQ(static_cast<unsigned char*>(live)[mebibyte - 1], 1);
   MemoryPool::deallocate(live);
-}
-
-TEST(MemoryPool, BlocksOutliveThePool) {
-  const size_t sizes[] = {10, 100'000, 4 * mebibyte};
-  std::vector<void*> blocks;
-  {
-    MemoryPool pool(big);
-    for (const size_t bytes : sizes) {
-      MemoryPool::deallocate(pool.allocate(bytes));
-      blocks.push_back(pool.allocate(bytes));
-    }
-  }
-  for (size_t i = 0; i < std::size(sizes); ++i) std::memset(blocks[i], 7, sizes[i]);
-  std::thread([&] {
-    for (void* block : blocks) MemoryPool::deallocate(block);
-  }).join();
 }
 
 TEST(MemoryPool, TooLargeIsAnErrorThatLosesNothing) {
@@ -379,11 +352,16 @@ TEST(MemoryPool, ThePoolDiesWhileOthersFree) {
   for (int round = 0; round < 300; ++round) {
     auto pool = std::make_unique<MemoryPool>(big);
     std::vector<void*> blocks;
-    for (int i = 0; i < 8; ++i) blocks.push_back(pool->allocate(1000));
+    const std::vector<size_t> sizes = {10, 100'000, 1000, 1000, 1000, 4 * mebibyte};
+    for (const size_t bytes : sizes) MemoryPool::deallocate(pool->allocate(bytes));
+    for (const size_t bytes : sizes) blocks.push_back(pool->allocate(bytes));
     std::vector<std::thread> threads;
     for (int t = 0; t < 2; ++t)
       threads.emplace_back([&, t] {
-        for (size_t i = static_cast<size_t>(t); i < blocks.size(); i += 2) MemoryPool::deallocate(blocks[i]);
+        for (size_t i = static_cast<size_t>(t); i < blocks.size(); i += 2) {
+          std::memset(blocks[i], 7, std::min<size_t>(sizes[i], 1000));
+          MemoryPool::deallocate(blocks[i]);
+        }
       });
     pool.reset();
     for (auto& thread : threads) thread.join();
@@ -391,27 +369,21 @@ TEST(MemoryPool, ThePoolDiesWhileOthersFree) {
 }
 
 TEST(MemoryPool, TheEnvironmentSetsTheLimit) {
-  const char* saved = std::getenv("HOLOGRAM_POOL_LIMIT");
-  const std::string before = saved ? saved : "";
-  unsetenv("HOLOGRAM_POOL_LIMIT");
+  const hologram::test::Setting variable("HOLOGRAM_POOL_LIMIT");
   const size_t usual = MemoryPool::default_limit();
   EXPECT_GT(usual, 64 * mebibyte);
   const std::pair<const char*, size_t> cases[] = {
       {"0", 0}, {"123456", 123456}, {"64K", 64 << 10}, {"512M", 512 * mebibyte}, {"3G", 3072 * mebibyte}, {"off", 0}, {"", usual}};
   for (const auto& [text, bytes] : cases) {
-    setenv("HOLOGRAM_POOL_LIMIT", text, 1);
+    variable.set(text);
     EXPECT_EQ(MemoryPool::default_limit(), bytes) << text;
   }
   for (const char* text : {"-1", "12X", "1MM", "K", "99999999999G"}) {
-    setenv("HOLOGRAM_POOL_LIMIT", text, 1);
+    variable.set(text);
     EXPECT_THROW(MemoryPool::default_limit(), Error) << text;
   }
-  setenv("HOLOGRAM_POOL_LIMIT", "5M", 1);
+  variable.set("5M");
   EXPECT_EQ(MemoryPool().stats().limit, 5 * mebibyte);
-  if (saved)
-    setenv("HOLOGRAM_POOL_LIMIT", before.c_str(), 1);
-  else
-    unsetenv("HOLOGRAM_POOL_LIMIT");
 }
 
 }  // namespace

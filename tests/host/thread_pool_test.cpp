@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "support/environment.h"
 #include "support/refusal.h"
 #include "support/threads.h"
 
@@ -441,28 +442,22 @@ TEST(ThreadPool, ThreadCountsOutOfRangeAreErrors) {
 }
 
 TEST(ThreadPool, TheEnvironmentSetsTheDefault) {
-  const char* saved = std::getenv("HOLOGRAM_NUM_THREADS");
-  const std::string before = saved ? saved : "";
-  unsetenv("HOLOGRAM_NUM_THREADS");
+  const hologram::test::Setting variable("HOLOGRAM_NUM_THREADS");
   const int cpus = ThreadPool::default_threads();
   EXPECT_GE(cpus, 1);
-  setenv("HOLOGRAM_NUM_THREADS", "5", 1);
+  variable.set("5");
   EXPECT_EQ(ThreadPool::default_threads(), 5);
   EXPECT_EQ(ThreadPool().num_threads(), 5);
-  setenv("HOLOGRAM_NUM_THREADS", "100000", 1);
+  variable.set("100000");
   EXPECT_EQ(ThreadPool::default_threads(), ThreadPool::thread_limit);
   for (const char* text : {"", "0", "off"}) {
-    setenv("HOLOGRAM_NUM_THREADS", text, 1);
+    variable.set(text);
     EXPECT_EQ(ThreadPool::default_threads(), cpus) << text;
   }
   for (const char* text : {"-2", "two", "3x"}) {
-    setenv("HOLOGRAM_NUM_THREADS", text, 1);
+    variable.set(text);
     EXPECT_THROW(ThreadPool::default_threads(), Error) << text;
   }
-  if (saved)
-    setenv("HOLOGRAM_NUM_THREADS", before.c_str(), 1);
-  else
-    unsetenv("HOLOGRAM_NUM_THREADS");
 }
 
 // ThreadSanitizer does not follow threads that start after a fork in a threaded process.

@@ -100,12 +100,6 @@ def test_nesting_that_says_nothing(structure, tmp_path):
         hologram.load(tmp_path / "odd.holo")
 
 
-@pytest.mark.parametrize("backend", ["interp", "null"])
-def test_other_backends(path, backend):
-    x = np.arange(8, dtype=np.float32).reshape(2, 4)
-    np.testing.assert_array_equal(hologram.load(path, backend=backend)(x)[0], x @ WEIGHT)
-
-
 def refused(content, tmp_path):
     """Whether loading and calling ends in a clear error."""
     broken = tmp_path / "broken.holo"

@@ -261,13 +261,6 @@ def test_copy_from(executor):
         a.copy_from(executor.allocate(5, "f64"))
 
 
-def test_canonical_bytes(executor):
-    buffer = executor.from_numpy(np.arange(8, dtype=np.uint8))
-    assert not buffer.is_canonical()
-    buffer.canonicalize()
-    assert buffer.is_canonical() and buffer.to_numpy().tolist() == [0, 0, 2, 2, 4, 4, 6, 6]
-
-
 def test_wrap(host):
     executor = host
     array = random(2000)

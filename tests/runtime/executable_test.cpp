@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <numeric>
@@ -87,22 +86,6 @@ TEST_P(ExecutableTest, PlansAreCountedWhileTheyLive) {
   EXPECT_EQ(runtime->compiled_bytes().code, 0u);
 }
 
-TEST_P(ExecutableTest, OneCompilationServesEverySize) {
-  g.num_symbols = 1;
-  Expr n = Expr::symbol(0);
-  Value x = g.parameter(0, DType::f32, {n, 3}, {3, 1});
-  output(g.reduce(Op::reduce_sum, g.binary(Op::add, x, x), {1}));
-  auto e = compile();
-  for (int64_t size : {2, 5, 1000, 3, 0}) {
-    auto in = ramp(static_cast<size_t>(3 * size));
-    Vectors out;
-    ASSERT_EQ(run(*e, {in.data()}, {size}, out), 0);
-    ASSERT_EQ(out.data[0].size(), static_cast<size_t>(size));
-    for (size_t i = 0; i < out.data[0].size(); ++i) EXPECT_EQ(out.data[0][i], 18 * static_cast<float>(i) + 6);
-  }
-  EXPECT_EQ(e->report().kernels, 1);
-}
-
 TEST_P(ExecutableTest, StaticParametersAreReadAgainOnlyWhereNothingIsKept) {
   Value x = g.parameter(0, DType::f32, {16, 8}, {8, 1}), w = g.parameter(1, DType::f32, {8, 4}, {4, 1});
   output(g.make(Op::dot_general, {x, w}, {{0}, {}, 0, ""}));
@@ -170,22 +153,6 @@ TEST_P(ExecutableTest, AnIndexOutOfRangeIsReportedAndTouchesNothing) {
   EXPECT_EQ(bad.faults, atlas::index_out_of_range);
   index[1] = 0;
   EXPECT_EQ(call(*e, {table.data(), index.data()}, {}, out).faults, 0) << "of the call before";
-}
-
-TEST_P(ExecutableTest, FaultsBelongToTheCallThatHasThem) {
-  auto e = compile_take();
-  auto table = ramp(4, 10);
-  std::atomic<int> wrong{0};
-  test::on_threads(4, [&](int t) {
-    const int64_t last = std::array<int64_t, 4>{3, 4, 0, -5}[static_cast<size_t>(t)];
-    std::vector<int64_t> index{1, 2, last};
-    const int32_t expected = last == 4 || last == -5 ? atlas::index_out_of_range : 0;
-    for (int n = 0; n < 400; ++n) {
-      Vectors out;
-      wrong += call(*e, {table.data(), index.data()}, {}, out).faults != expected;
-    }
-  });
-  EXPECT_EQ(wrong, 0);
 }
 
 // What a call was given stays as long as the call, whoever keeps something else meanwhile; a call

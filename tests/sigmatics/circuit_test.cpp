@@ -105,7 +105,7 @@ TEST(Rewriting, RefusesHugeCircuits) {
   EXPECT_THROW(canonical(text), Error);
 }
 
-// A circuit made of random text that the printer writes.
+// Circuits of random text.
 TEST(Parser, ReadsWhatThePrinterWrites) {
   std::mt19937 random(9);
   auto below = [&](unsigned n) { return random() % n; };
@@ -117,24 +117,15 @@ TEST(Parser, ReadsWhatThePrinterWrites) {
       if (below(4) == 0) s += fmt::format("@{}", below(48));
       return s;
     };
-    switch (below(7)) {
-      case 0:
-        return "mark@" + cls();
-      case 1:
-        return "copy@" + cls() + "->" + cls();
-      case 2:
-        return "swap@" + cls() + "<->" + cls();
-      case 3:
-        return "merge@" + cls() + "[" + cls() + "," + cls() + "]";
-      case 4:
-        return "split@" + cls() + "[" + cls() + "," + cls() + "]";
-      case 5:
-        return (below(2) ? "quote@" : "evaluate@") + cls();
-      default: {
-        unsigned first = static_cast<unsigned>(below(95));
-        return fmt::format("merge@c[{}..{}]", first, first + 1 + below(95 - first));
-      }
-    }
+    const unsigned first = static_cast<unsigned>(below(95));
+    const std::string operations[] = {"mark@" + cls(),
+                                      "copy@" + cls() + "->" + cls(),
+                                      "swap@" + cls() + "<->" + cls(),
+                                      "merge@" + cls() + "[" + cls() + "," + cls() + "]",
+                                      "split@" + cls() + "[" + cls() + "," + cls() + "]",
+                                      (below(2) ? "quote@" : "evaluate@") + cls(),
+                                      fmt::format("merge@c[{}..{}]", first, first + 1 + below(95 - first))};
+    return operations[below(7)];
   };
   std::function<std::string(int)> phrase = [&](int depth) {
     std::string s;
@@ -208,28 +199,15 @@ TEST(Effects, MemoryRulesKeepWhatACircuitDoes) {
     for (int n = 0; n < 16; ++n) {
       auto cls = [&] { return std::array{5, 6, 21, 7}[random() % 4]; };
       text += text.empty() ? "" : " . ";
-      switch (random() % 7) {
-        case 0:
-          text += fmt::format("copy@c{}->c{}", cls(), cls());
-          break;
-        case 1:
-          text += "copy@c05->c06";
-          break;
-        case 2:
-          text += fmt::format("swap@c{}<->c{}", cls(), cls());
-          break;
-        case 3:
-          text += random() % 4 ? "swap@c05<->c06" : fmt::format("merge@c{}[c{},c{}]", cls(), cls(), cls());
-          break;
-        case 4:
-          text += random() % 4 ? "mark@c21" : fmt::format("quote@c{}", cls());
-          break;
-        case 5:
-          text += random() % 4 ? "mark@c21" : fmt::format("evaluate@c{}", cls());
-          break;
-        default:
-          text += gate_texts[random() % 4];
-      }
+      const bool often = random() % 4 != 0;
+      const std::string operations[] = {fmt::format("copy@c{}->c{}", cls(), cls()),
+                                        "copy@c05->c06",
+                                        fmt::format("swap@c{}<->c{}", cls(), cls()),
+                                        often ? "swap@c05<->c06" : fmt::format("merge@c{}[c{},c{}]", cls(), cls(), cls()),
+                                        often ? "mark@c21" : fmt::format("quote@c{}", cls()),
+                                        often ? "mark@c21" : fmt::format("evaluate@c{}", cls()),
+                                        gate_texts[random() % 4]};
+      text += operations[random() % 7];
     }
     Circuit before = parse_circuit(text);
     Canonical after = canonicalize(before, Rules::memory);

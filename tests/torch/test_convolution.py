@@ -26,6 +26,10 @@ def native(function, *inputs, truth=None, tolerance=3e-6):
     return got
 
 
+def laid(*shape, last):
+    return normal(*shape).to(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
 def lying(cases):
     """Each case as planes and, images, channels last."""
     return [(*case, last) for case in cases for last in (False, True)[: 1 + (len(case[-1]) == 2)]]
@@ -117,9 +121,7 @@ def test_gradients_of_narrow_groups(into, out, groups, kernel, stride, padding, 
     def f(x, w, b):
         return convolve(x, w, b, stride, padding, dilation, groups)
 
-    x = normal(2, into, *size)
-    if last:
-        x = x.to(memory_format=torch.channels_last)
+    x = laid(2, into, *size, last=last)
     check_gradients(f, x, normal(out, into // groups, *sizes, seed=1), normal(out, seed=2))
 
 
@@ -141,9 +143,7 @@ def test_transposed_with_strides(kernel, stride, padding, more, size, last, out)
     layer = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)[rank - 1]
     torch.manual_seed(0)
     layer = layer(20, out, kernel, stride, padding, more)
-    x = normal(2, 20, *size)
-    if last:
-        x = x.to(memory_format=torch.channels_last)
+    x = laid(2, 20, *size, last=last)
     native(layer, x, truth=copy.deepcopy(layer).double())
     x[0, 3, -1] = float("inf")  # reaches what reads it, not its neighbours
     with torch.no_grad():
@@ -169,9 +169,7 @@ def test_first_layer(into, channels, kernel, stride, size, batch, last):
         torch.nn.Conv2d(into, channels, kernel, stride, padding), torch.nn.BatchNorm2d(channels), torch.nn.ReLU6(),
         torch.nn.Conv2d(channels, 16, 1),
     ).eval()  # fmt: skip
-    x = normal(batch, into, *size)
-    if last:
-        x = x.to(memory_format=torch.channels_last)
+    x = laid(batch, into, *size, last=last)
     native(net, x, truth=copy.deepcopy(net).double())
 
 
@@ -187,9 +185,7 @@ def test_depthwise_along_planes(kernel, stride, size, last):
     def f(x, w, b):
         return F.relu(convolve(x, w, b, stride, kernel // 2, groups=6) + 1)
 
-    x, w, b = normal(2, 6, *size), normal(6, 1, *[kernel] * len(size), seed=1), normal(6, seed=2)
-    if last:
-        x = x.to(memory_format=torch.channels_last)
+    x, w, b = laid(2, 6, *size, last=last), normal(6, 1, *[kernel] * len(size), seed=1), normal(6, seed=2)
     native(f, x, w, b)
     check_gradients(f, x, w, b)
     y = f(x, w, b).detach()
@@ -274,9 +270,7 @@ def test_square_windows_with_kept_weights(into, out, height, width, channels_las
     layer = torch.nn.Conv2d(into, out, 3, padding=1)
     model = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(out), torch.nn.ReLU()).eval()
     compiled = compile_fresh(model, dynamic=False)
-    x = normal(2, into, height, width)
-    if channels_last:
-        x = x.contiguous(memory_format=torch.channels_last)
+    x = laid(2, into, height, width, last=channels_last)
 
     def check():
         exact = copy.deepcopy(model).double()(x.double())
@@ -322,7 +316,7 @@ def test_kinds_of_pixels_are_joined_apart_from_sums(size):
     """The image's gradient of a strided depthwise convolution, which batch norm's gradient sums and reads again."""
     layers = [torch.nn.BatchNorm2d(16), torch.nn.ReLU6(), torch.nn.Conv2d(16, 16, 3, 2, 1, groups=16, bias=False)]
     model = torch.nn.Sequential(*layers)
-    x = normal(2, 16, size, size).to(memory_format=torch.channels_last)
+    x = laid(2, 16, size, size, last=True)
 
     def gradients(f):
         image = x.clone().requires_grad_()
@@ -362,8 +356,7 @@ POOLS = {
 @pytest.mark.parametrize("name", POOLS)
 @pytest.mark.parametrize("last", [False, True])
 def test_pooling(name, last):
-    x = normal(2, 5, 15, 14)
-    x = x.to(memory_format=torch.channels_last) if last and "3d" not in name else x
+    x = laid(2, 5, 15, 14, last=last and "3d" not in name)
     native(POOLS[name], x)
     if not last and name.partition("_")[0] in ("max", "avg"):
         check_gradients(POOLS[name], x)
@@ -386,8 +379,7 @@ RESIZES = {
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", RESIZES)
 def test_interpolation(name, last):
-    x = normal(2, 18, 9, 20)
-    x = x.to(memory_format=torch.channels_last) if last else x
+    x = laid(2, 18, 9, 20, last=last)
     check_gradients(functools.partial(F.interpolate, **RESIZES[name]), x, left=name == "antialias", bound=None)
 
 

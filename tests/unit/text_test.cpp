@@ -73,24 +73,13 @@ TEST(Text, ParserSurvivesMutations) {
   std::mt19937_64 random(1);
   int parsed = 0;
   for (uint64_t seed = 1; seed <= 400; ++seed) {
-    std::string original = print(test::RandomGraph(seed, 12).graph);
+    const std::string original = print(test::RandomGraph(seed, 12).graph);
     for (int k = 0; k < 50; ++k) {
       std::string text = original;
       for (uint64_t n = random() % 3 + 1; n > 0 && !text.empty(); --n) {
-        size_t at = random() % text.size(), from = random() % text.size();
-        switch (random() % 4) {
-          case 0:
-            text[at] = static_cast<char>(random());
-            break;
-          case 1:
-            text.erase(at, random() % 8 + 1);
-            break;
-          case 2:
-            text.insert(at, text.substr(from, random() % 12));
-            break;
-          default:
-            text[at] = text[from];
-        }
+        const size_t at = random() % text.size(), from = random() % text.size(), how = random() % 4;
+        const std::string with = how < 2 ? std::string(how, static_cast<char>(random())) : text.substr(from, how == 2 ? 1 : random() % 12);
+        text.replace(at, how == 0 ? random() % 8 + 1 : how < 3, with);
       }
       try {
         Graph g, back;
