@@ -18,4 +18,4 @@ PYTHONWARNINGS=ignore "$VENV/bin/python" -m pip wheel --disable-pip-version-chec
 # by name, and takes that of the oldest systems that the wheel runs on.
 policy=manylinux_2_28_$arch
 if [ "$arch" != "$(uname -m)" ]; then policy=auto; fi
-PATH="$VENV/bin:$PATH" "$VENV/bin/python" -m auditwheel repair --plat "$policy" -w "$out" "$raw"/*.whl
+PATH="$VENV/bin:$PATH" "$VENV/bin/python" -m auditwheel repair -z 9 --plat "$policy" -w "$out" "$raw"/*.whl

@@ -366,7 +366,9 @@ class Checker:
             if values:
                 dense = lambda t: t.detach().to_dense() if t.layout != torch.strided else t.detach()
                 e, a = (dense(t).resolve_conj().resolve_neg() for t in (e, a))
-                bound = scale * tolerance(torch, e.dtype)
+                # A result in a wider tensor, out=, is rounded as the operator computes it.
+                narrow = self.request["outs"] and e.dtype == torch.float64
+                bound = scale * tolerance(torch, torch.float32 if narrow else e.dtype)
                 torch.testing.assert_close(
                     a, e, rtol=bound, atol=bound, equal_nan=True, msg=lambda m, w=where: f"{w}: {m}"
                 )

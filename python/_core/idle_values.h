@@ -15,7 +15,7 @@ namespace hologram::python {
 /// again then takes a few percent of the time that has passed. Thread-safe.
 class IdleValues {
  public:
-  static constexpr size_t rest = size_t{16} << 20;
+  static constexpr size_t rest = size_t{8} << 20;
   static constexpr size_t per_period = size_t{256} << 20;
 
   static IdleValues& of_process();

@@ -20,8 +20,9 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 MIB = 2**20
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "memory.py"
-# MiB beyond eager's after some seconds without calls, when packed weights are back where they came from, and once both are trimmed.
-BEYOND = 30
+# MiB beyond eager's after some seconds without calls, when packed weights are back where they came from, and once both are trimmed: of
+# that 23 to 30 are what PyTorch's tracing leaves.
+BEYOND = {"idle": 30, "trimmed": 45}
 # The most that a call takes beyond eager's. PyTorch's tracing is 20 to 28 of it, packed weights are 41 and 73.
 PEAK = {"minilm-8x128": 68, "resnet18-1": 98}
 REST = 28  # of it, beside the shares that stats() tells
@@ -46,7 +47,8 @@ def test_a_first_call_keeps_little_beside_eagers(case):
     with ThreadPoolExecutor() as pool:
         eager, ours, released = pool.map(lambda peer: kept(case, peer), ("eager", "hologram", "released"))
     beyond = ours["trimmed"] - eager["trimmed"]
-    assert max(beyond, ours["idle"] - eager["idle"]) <= BEYOND * MIB, (eager, ours)
+    for state, limit in BEYOND.items():
+        assert ours[state] - eager[state] <= limit * MIB, (state, eager, ours)
     assert ours["peak"] - eager["peak"] <= PEAK[case] * MIB, (eager, ours)
     assert 40 * MIB <= ours["packed"] <= PACKED[case] * MIB
     assert ours["shares"]["packed_weights"] <= 30 * MIB
@@ -100,21 +102,20 @@ def test_code_and_plans_are_counted_while_their_graphs_live():
 
 @linux
 def test_code_pages_come_back():
-    def resident(path: str) -> int:
-        """Bytes of the library's pages that nothing may write."""
-        total, counts = 0, False
+    def pages() -> tuple[int, int]:
+        """Bytes of the compiler's pages that nothing may write: in memory, in all. Who builds meanwhile makes another file of its name."""
+        found, counts = {"Rss:": 0, "Size:": 0}, False
         with open("/proc/self/smaps") as file:
             for line in file:
                 head = line.split(maxsplit=5)
                 if "-" in head[0] and len(head) >= 5:
-                    counts = len(head) == 6 and head[5].strip() == path and "w" not in head[1]
-                elif head[0] == "Rss:" and counts:
-                    total += int(head[1]) << 10
-        return total
+                    counts = len(head) == 6 and "/libhologram_compiler.so" in head[5] and "w" not in head[1]
+                elif head[0] in found and counts:
+                    found[head[0]] += int(head[1]) << 10
+        return found["Rss:"], found["Size:"]
 
     for n in range(3):  # compiling needs most of them again
         compiled, x = compile_fresh(lambda x, n=n: (x * (n + 1.5)).tanh().sum(-1)), torch.randn(30, 20 + n)
         torch.testing.assert_close(compiled(x), (x * (n + 1.5)).tanh().sum(-1))
-        with open("/proc/self/maps") as file:
-            path = next(line.split()[-1] for line in file if "/libhologram_compiler.so" in line)
-        assert os.path.getsize(path) > 20 * MIB and resident(path) < os.path.getsize(path) / 4
+        resident, whole = pages()
+        assert whole > 20 * MIB and resident < whole / 4

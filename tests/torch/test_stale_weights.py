@@ -137,7 +137,7 @@ def two_graphs(layer, x):
 
 @torch.no_grad()
 def test_weights_of_graphs_that_nobody_calls_are_given_back():
-    """From 16 MiB on, but where the framework's copy is gone; the next call of either graph packs them for both."""
+    """From 8 MiB on, but where the framework's copy is gone; the next call of either graph packs them for both."""
     layer, x, before = nn.Linear(2048, 2304), torch.randn(40, 2048), packed_bytes()
     released = nn.Linear(2048, 2304)
     right = released(x)
