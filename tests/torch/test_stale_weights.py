@@ -235,6 +235,19 @@ def test_statistics_that_eager_batch_norm_moves_are_seen(model, compiler):
             torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-4)
 
 
+def test_a_recurrent_layer_sees_a_preserved_version_and_held_data():
+    layer, x = nn.LSTM(16, 16), torch.randn(5, 3, 16)
+    compiled, held = compile_fresh(layer), layer.weight_ih_l0.data
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x)[0], layer(x)[0])
+            with torch.autograd._unsafe_preserve_version_counter(layer.weight_hh_l0):
+                layer.weight_hh_l0.mul_(-2)
+            torch.testing.assert_close(compiled(x)[0], layer(x)[0])
+            held.mul_(-2)
+        torch.testing.assert_close(compiled(x)[0], layer(x)[0])
+
+
 failing = threading.local()  # .now: what a call by this thread does in the middle
 
 
@@ -331,3 +344,16 @@ def test_threads_that_call_while_weights_change_and_calls_fail():
         for which, c in enumerate(compiled):
             torch.testing.assert_close(c(x), wanted[-1][which])
     assert not wrong and len(failures) == 60 and all("as asked" in f for f in failures)
+
+
+def test_a_faulty_call_is_found_faulty_again():
+    layer = nn.Linear(8, 4)
+    layer.register_buffer("index", torch.tensor([0, 9]))
+    compiled = compile_fresh(lambda x: x @ layer.weight.index_select(0, layer.index).t())
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        for _ in range(3):
+            with pytest.raises(IndexError):
+                compiled(x)
+        layer.index.fill_(1)
+        torch.testing.assert_close(compiled(x), x @ layer.weight[[1, 1]].t())
