@@ -19,6 +19,10 @@ namespace {
 
 constexpr uint64_t page_bytes = 4096, line_bytes = 64;
 
+void expect(bool holds, std::string_view fault) {
+  if (!holds) fail(ErrorCode::corrupt, "kernel object: {}", fault);
+}
+
 /// The immediate operand of an instruction of AArch64, `bits` wide from bit `low` on.
 uint32_t with_field(uint32_t instruction, int low, int bits, uint64_t value) {
   const uint32_t mask = ((1u << bits) - 1) << low;
@@ -30,12 +34,12 @@ uint32_t filled_in(uint32_t instruction, uint64_t type, uint64_t at, uint64_t to
   // Pages keep their distance, since images are loaded at a multiple of their size.
   const uint64_t in_page = to & 4095, pages = (to >> 12) - (at >> 12);
   const auto field = [&](int shift) {
-    check(in_page % (uint64_t{1} << shift) == 0, "link: a reference that is not aligned");
+    expect(in_page % (uint64_t{1} << shift) == 0, "a reference that is not aligned");
     return with_field(instruction, 10, 12, in_page >> shift);
   };
   switch (type) {
     case R_AARCH64_ADR_PREL_PG_HI21:
-      check(pages + (1 << 20) < (2 << 20), "link: a distance beyond 33 bits");
+      expect(pages + (1 << 20) < (2 << 20), "a distance beyond 33 bits");
       return with_field(with_field(instruction, 29, 2, pages), 5, 19, pages >> 2);
     case R_AARCH64_ADD_ABS_LO12_NC:
     case R_AARCH64_LDST8_ABS_LO12_NC:
@@ -72,8 +76,7 @@ class Linker {
         relocate(relocations, object_.entry<Elf64_Rela>(relocations, i), found->second);
     }
     const uint64_t function = address_of(object_.symbol(codegen::kernel_symbol));
-    if (function >= out_.size())
-      fail(ErrorCode::corrupt, "kernel object: its function is not in it");
+    expect(function < out_.size(), "its function is not in it");
     return function;
   }
 
@@ -100,8 +103,7 @@ class Linker {
 
   void relocate(const Elf64_Shdr& relocations, const Elf64_Rela& r, uint64_t place) {
     const uint64_t at = place + r.r_offset;
-    if (r.r_offset > out_.size() || at + 4 > out_.size())
-      fail(ErrorCode::corrupt, "kernel object: a reference outside its section");
+    expect(r.r_offset <= out_.size() && at + 4 <= out_.size(), "a reference outside its section");
     const uint64_t to = address_of(object_.symbol(relocations, ELF64_R_SYM(r.r_info))) +
                         static_cast<uint64_t>(r.r_addend);
     const uint64_t type = ELF64_R_TYPE(r.r_info);
@@ -115,7 +117,7 @@ class Linker {
     if (type != R_X86_64_PC32 && type != R_X86_64_PLT32)
       fail(ErrorCode::unsupported, "kernel object: a reference of type {}", type);
     const auto distance = static_cast<int64_t>(to - at);
-    check(distance == static_cast<int32_t>(distance), "link: a distance beyond 32 bits");
+    expect(distance == static_cast<int32_t>(distance), "a distance beyond 32 bits");
     return static_cast<uint32_t>(distance);
   }
 
