@@ -67,3 +67,18 @@ def test_without_it_first_results_are_there_and_errors_name_it(tmp_path):
     (tmp_path / COMPILER.name).symlink_to(LIBRARY)
     other = run(tmp_path / "cache", LD_LIBRARY_PATH=str(tmp_path))
     assert set(other) == {f"nothing can be compiled: {tmp_path}/{COMPILER.name} is of another build than libhologram"}
+
+
+def test_without_it_a_file_runs_and_the_log_says_what_is_slow(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [20, 30]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Tanh", ["x"], ["y"])], "tanh", values[:1], values[1:])
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "tanh.onnx")
+    (tmp_path / LIBRARY.name).symlink_to(LIBRARY)
+    program = """
+import sys, numpy as np, hologram
+x = np.linspace(-1, 1, 600, dtype=np.float32).reshape(20, 30)
+assert np.allclose(hologram.from_onnx(sys.argv[1])(x), np.tanh(x), atol=1e-6)"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "tanh.onnx")], capture_output=True, text=True,
+                          env=os.environ | {"HOLOGRAM_CACHE_DIR": str(tmp_path / "cache"), "LD_LIBRARY_PATH": str(tmp_path)})  # fmt: skip
+    assert done.returncode == 0 and "stays at its first kernels" in done.stderr and COMPILER.name in done.stderr, done.stderr

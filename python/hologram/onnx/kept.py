@@ -156,6 +156,13 @@ class Kept:
             before.join()
         try:
             model._function.finish()
+        except Exception as error:  # calls go on with what they have
+            from hologram._log import log
+
+            log.warning("an ONNX model stays at its first kernels, which are slow: %s: %s", type(error).__name__, error)
+            self.wanted = False
+            return
+        try:
             if sizes is not None:
                 self._write(model, sizes)
         except Exception:  # the call has its results: what no archive can hold, or no disk, is traced in each process
