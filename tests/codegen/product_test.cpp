@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "backend/cpu/products/register_tile.h"
+#include "backend/cpu/products/plan.h"
 #include "codegen/in_turn.h"
 #include "codegen/products.h"
 #include "codegen/run_kernel.h"
@@ -234,6 +234,17 @@ TEST(ProductUnits, few_rows_with_a_small_matrix_are_shared) {
   };
   EXPECT_GE(chunks({.m = 1, .n = 512, .k = 512, .packed = true}), 4);
   EXPECT_EQ(chunks({.m = 16, .n = 64, .k = 384, .packed = true}), 1);
+}
+
+// 512 KiB of second-level cache, 16 registers: rows of a unit stay there, none is computed twice, six or five at a time.
+TEST(ProductUnits, rows_of_avx2_stay_in_the_second_level) {
+  cpu::Target target = cpu::generic_target(cpu::Isa::avx2);
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1024, 1536, 384}, {1024, 384, 1536}, {128, 3072, 768}, {256, 256, 256}}) {
+    const cpu::ProductPlan p = cpu::plan_product(make_program({.m = m, .n = n, .k = k, .packed = true}, 16), target);
+    EXPECT_LE(std::min(p.block_rows, m) * k * 4, 448 << 10) << m;
+    EXPECT_EQ(p.heights(), (std::vector<int>{5, 6})) << m;
+    for (int64_t rows : p.row_counts()) EXPECT_EQ(cpu::covered_rows(p.tile, rows), rows);
+  }
 }
 
 // Nine units of 14 x 14 pixels would leave one of two threads a fifth less to do.

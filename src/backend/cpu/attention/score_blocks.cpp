@@ -46,13 +46,14 @@ void ScoreBlocks::multiply(Scope& scope, int use, Value* rows, const std::vector
   scope.seek();
   Cover cover = emit_cover(k_, t_, rows, counts);
   std::set<int> heights;
-  for (int64_t c : counts) heights.insert(tile_height(t_, c, true));
+  for (int64_t c : counts)
+    for (int h : exact_heights(t_, c)) heights.insert(h);
   if (counts.empty())
     for (int h : tile_heights(t_, most)) heights.insert(h);
   emit_loop(scope, k_.i64(0), cover.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
     s.seek();
-    Value* first = least(mul(tile, cover.height), sub(rows, cover.height));
-    call_tile(s, use, first, cover.height, heights, a, b, depth, out, nullptr);
+    Value* first = cover.first(k_, tile);
+    call_tile(s, use, first, cover.height_of(k_, tile), heights, a, b, depth, out, nullptr);
   });
   scope.seek();
 }

@@ -2,7 +2,8 @@
 //
 // A register tile walks the whole depth; the sums of its blocks of 384 are added in a buffer of the
 // tile's size that never leaves the first-level cache, and the epilogue reads them there. The first
-// two tiles of a packed panel fetch the next panel to the second-level cache, a line per k; where
+// two tiles of a packed panel fetch the next panel to the second-level cache, a line per k; those
+// of six rows, a line every four k, which the third-level cache delivers while they compute. Where
 // there is one panel alone each tile fetches the rows of the next. Where a plan has blocks of k,
 // all tiles of a unit walk a block, each with sums of its own in scratch memory, before the next
 // block; the sums begin as -0, to which adding changes nothing.
@@ -42,9 +43,10 @@ struct Sizes {
   Value* held;  // steps that copies hold at a time
 };
 
-// Of one unit: its rows, which tiles of `height` cover, and its operands.
+// Of one unit: its rows, which tiles cover, and its operands.
 struct ProductUnit {
-  Value *row_begin, *rows, *height, *tiles;
+  Value *row_begin, *rows;
+  Cover cover;
   LhsRows lhs;
   RhsPoint rhs;
 };
@@ -142,9 +144,7 @@ class ProductEmitter : IndexBuilder {
     Value* panel_begin = panel_of(column_unit);
     Value* panel_end = panel_of(add(column_unit, k_.i64(1)));
     Value* first_panel = mul(batch, size_.panels);
-    Cover cover = emit_cover(k_, t_, u.rows, plan_.row_counts());
-    u.height = cover.height;
-    u.tiles = cover.tiles;
+    u.cover = emit_cover(k_, t_, u.rows, plan_.row_counts());
     u.rhs = rhs_->point(scope, first_panel);
     if (plan_.block_depth) return emit_blocks(scope, u, rows_unit, panel_begin, panel_end);
     const StepRange all{k_.i64(0), size_.depth};
@@ -162,7 +162,7 @@ class ProductEmitter : IndexBuilder {
 
   // A unit that walks k in blocks, with all tiles, before its epilogue.
   void emit_blocks(Scope& scope, ProductUnit& u, Value* rows_unit, Value* begin, Value* end) {
-    Value* rows = mul(u.tiles, u.height);
+    Value* rows = mul(u.cover.tiles, u.cover.height);
     // What a first block's sums are to be added to, without a change.
     auto* none = llvm::cast<llvm::Constant>(
         is_float(type_) ? llvm::ConstantFP::getNegativeZero(k_.memory_type(type_))
@@ -176,7 +176,7 @@ class ProductEmitter : IndexBuilder {
                                          llvm::Align(static_cast<uint64_t>(bytes())));
               });
     auto sums_of = [&](Value* panel, Value* tile, Value* width) {
-      Value* before = add(mul(sub(panel, begin), rows), mul(mul(tile, u.height), width));
+      Value* before = add(mul(sub(panel, begin), rows), mul(u.cover.begin(k_, tile), width));
       return element(k_, type_, sums_, mul(before, t_.panel));
     };
     emit_loop(scope, k_.i64(0), size_.depth, size_.held, true, [&](Scope& block, Value* from) {
@@ -186,14 +186,14 @@ class ProductEmitter : IndexBuilder {
       u.lhs = lhs_->emit(block, number, u.row_begin, u.rows, steps);
       panel_loop(block, u, begin, end, [&](Scope& p, Value* panel, Value* width) {
         const Panels rhs = rhs_->emit(p, u.rhs, panel, width, steps);
-        emit_loop(p, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
+        emit_loop(p, k_.i64(0), u.cover.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
           s.seek();
           call_tile(s, u, tile, width, rhs, steps, {sums_of(panel, tile, width), nullptr});
         });
       });
     });
     panel_loop(scope, u, begin, end, [&](Scope& p, Value* panel, Value* width) {
-      emit_loop(p, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
+      emit_loop(p, k_.i64(0), u.cover.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
         fetch_for(s, u, add(tile, k_.i64(1)), panel, width);
         finish_tile(s, u, tile, sums_of(panel, tile, width), panel, width);
       });
@@ -221,7 +221,8 @@ class ProductEmitter : IndexBuilder {
     Value* step = k_.i64(1);
     for (int r : heights_)
       if (int wide = plan_.panels_for(r); wide > 1)
-        step = k_.ir.CreateSelect(k_.ir.CreateICmpEQ(u.height, k_.i64(r)), k_.i64(wide), step);
+        step =
+            k_.ir.CreateSelect(k_.ir.CreateICmpEQ(u.cover.height, k_.i64(r)), k_.i64(wide), step);
     llvm::BasicBlock *before = k_.ir.GetInsertBlock(), *head = k_.block("panels"),
                      *exit = k_.block("after");
     k_.ir.CreateBr(head);
@@ -248,7 +249,7 @@ class ProductEmitter : IndexBuilder {
     if (plan_.flips_lhs) correct_signs(scope, rhs, width);
     scope.seek();
     if (plan_.parts > 1) return emit_parts(scope, u, panel, rhs, all);
-    emit_loop(scope, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
+    emit_loop(scope, k_.i64(0), u.cover.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
       fetch_for(s, u, tile, panel, width);
       call_tile(s, u, tile, width, rhs, all, {tile_, correction_});
       finish_tile(s, u, tile, tile_, panel, width);
@@ -258,18 +259,18 @@ class ProductEmitter : IndexBuilder {
   // Fetches what the epilogue of a tile will read.
   void fetch_for(Scope& scope, const ProductUnit& u, Value* tile, Value* panel, Value* width) {
     scope.seek();
-    epilogue_->fetch(scope, add(u.row_begin, first_row(u, tile)), u.height, mul(panel, t_.panel),
-                     mul(width, t_.panel));
+    epilogue_->fetch(scope, add(u.row_begin, u.cover.first(k_, tile)), u.cover.height_of(k_, tile),
+                     mul(panel, t_.panel), mul(width, t_.panel));
   }
 
   // The epilogue of a tile's rows that no tile before it has; their sums begin at `sums`.
   void finish_tile(Scope& scope, const ProductUnit& u, Value* tile, Value* sums, Value* panel,
                    Value* width) {
     scope.seek();
-    Value* begin = mul(tile, u.height);
-    Value* count = least(u.height, sub(u.rows, begin));
+    Value* begin = u.cover.begin(k_, tile);
+    Value* count = least(u.cover.height_of(k_, tile), sub(u.rows, begin));
     Value* stride = mul(width, t_.panel);
-    sums = element(k_, type_, sums, mul(sub(begin, first_row(u, tile)), stride));
+    sums = element(k_, type_, sums, mul(sub(begin, u.cover.first(k_, tile)), stride));
     Value* m = add(u.row_begin, begin);
     if (plan_.parts == 1) return epilogue_->emit(scope, sums, m, count, panel, width);
     Value* block = div(panel, k_.i64(plan_.parts));
@@ -288,7 +289,7 @@ class ProductEmitter : IndexBuilder {
       fetch_for(s, u, tile, div(panel, parts), k_.i64(1));
     };
     auto together = [&](Scope& outer) {
-      emit_loop(outer, k_.i64(0), u.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
+      emit_loop(outer, k_.i64(0), u.cover.tiles, k_.i64(1), true, [&](Scope& s, Value* tile) {
         fetch(s, tile);
         call_tile(s, u, tile, parts, rhs, steps, {tile_, correction_});
         finish_tile(s, u, tile, tile_, panel, parts);
@@ -297,37 +298,38 @@ class ProductEmitter : IndexBuilder {
     auto apart = [&](Scope& outer) {
       int64_t row = int64_t{plan_.parts} * t_.panel;
       outer.seek();
-      Value* tile_size = mul(u.height, row);
-      emit_loop(outer, k_.i64(0), u.tiles, k_.i64(tiles_of_parts()), true, [&](Scope& g, Value* t) {
-        g.seek();
-        Value* end = least(add(t, tiles_of_parts()), u.tiles);
-        auto sums_of = [&](Value* tile) {
-          return element(k_, type_, tile_, mul(sub(tile, t), tile_size));
-        };
-        emit_loop(g, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) { fetch(s, tile); });
-        emit_loop(g, k_.i64(0), parts, k_.i64(1), true, [&](Scope& p, Value* part) {
-          p.seek();
-          Value* offset = mul(part, t_.panel);
-          Panels own = rhs;
-          own.base = element(k_, plan_.rhs_storage, rhs.base, mul(part, rhs.panel_stride));
-          Value* correction = correction_ ? element(k_, type_, correction_, offset) : nullptr;
-          emit_loop(p, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) {
-            s.seek();
-            Value* sums = element(k_, type_, sums_of(tile), offset);
-            call_tile(s, u, tile, k_.i64(1), own, steps, {sums, correction, row});
+      Value* tile_size = mul(u.cover.height, row);
+      emit_loop(
+          outer, k_.i64(0), u.cover.tiles, k_.i64(tiles_of_parts()), true, [&](Scope& g, Value* t) {
+            g.seek();
+            Value* end = least(add(t, tiles_of_parts()), u.cover.tiles);
+            auto sums_of = [&](Value* tile) {
+              return element(k_, type_, tile_, mul(sub(tile, t), tile_size));
+            };
+            emit_loop(g, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) { fetch(s, tile); });
+            emit_loop(g, k_.i64(0), parts, k_.i64(1), true, [&](Scope& p, Value* part) {
+              p.seek();
+              Value* offset = mul(part, t_.panel);
+              Panels own = rhs;
+              own.base = element(k_, plan_.rhs_storage, rhs.base, mul(part, rhs.panel_stride));
+              Value* correction = correction_ ? element(k_, type_, correction_, offset) : nullptr;
+              emit_loop(p, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) {
+                s.seek();
+                Value* sums = element(k_, type_, sums_of(tile), offset);
+                call_tile(s, u, tile, k_.i64(1), own, steps, {sums, correction, row});
+              });
+            });
+            emit_loop(g, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) {
+              s.seek();
+              finish_tile(s, u, tile, sums_of(tile), panel, parts);
+            });
           });
-        });
-        emit_loop(g, t, end, k_.i64(1), true, [&](Scope& s, Value* tile) {
-          s.seek();
-          finish_tile(s, u, tile, sums_of(tile), panel, parts);
-        });
-      });
     };
     bool all = std::all_of(heights_.begin(), heights_.end(), [&](int r) { return r <= highest; });
     if (all) return together(scope);
     if (highest == 0) return apart(scope);
     scope.seek();
-    Value* low = k_.ir.CreateICmpSLE(u.height, k_.i64(highest));
+    Value* low = k_.ir.CreateICmpSLE(u.cover.height, k_.i64(highest));
     Value* high = k_.ir.CreateNot(low);
     emit_if(scope, low, together);
     emit_if(scope, high, apart);
@@ -413,7 +415,8 @@ class ProductEmitter : IndexBuilder {
     return fetches_ahead() && plan_.panels.is(1) && plan_.lhs == LhsPath::direct &&
            plan_.lhs_load->x_stride == plan_.k;
   }
-  static constexpr int64_t line = 64;  // bytes
+  static constexpr int64_t line = 64;       // bytes
+  static constexpr int64_t slow_fetch = 4;  // steps of a low tile for a line
   int64_t panel_lines() const { return int64_t{t_.panel} * size_of(plan_.rhs_storage) / line; }
 
   // Where a register kernel's sums go, what bytes start from, and the distance between rows where
@@ -423,29 +426,31 @@ class ProductEmitter : IndexBuilder {
     int64_t row = 0;
   };
 
-  // The unit's row that a tile begins with.
-  Value* first_row(const ProductUnit& u, Value* tile) {
-    return least(mul(tile, u.height), sub(u.rows, u.height));
-  }
-
   // out = the tile's rows times the panels.
   void call_tile(Scope& scope, const ProductUnit& u, Value* tile, Value* width, const Panels& rhs,
                  const StepRange& steps, const Out& out) {
     scope.seek();
-    Value* a = element(k_, type_, u.lhs.base, mul(first_row(u, tile), u.lhs.row_stride));
+    Value* a = element(k_, type_, u.lhs.base, mul(u.cover.first(k_, tile), u.lhs.row_stride));
+    Value* height = u.cover.height_of(k_, tile);
     std::vector<Value*> args{a,           u.lhs.row_stride, u.lhs.k_stride,
                              rhs.base,    rhs.k_stride,     rhs.panel_stride,
                              steps.count, out.sums,         out.correction};
     if (!correction_) args.back() = llvm::PoisonValue::get(k_.ir.getPtrTy());
     if (fetches_rows()) {
-      args.push_back(element(k_, type_, a, mul(u.height, u.lhs.row_stride)));
-      args.push_back(mul(u.height, k_.i64(bytes())));
+      args.push_back(element(k_, type_, a, mul(height, u.lhs.row_stride)));
+      args.push_back(mul(height, k_.i64(bytes())));
     } else if (fetches_ahead()) {
-      Value* from = mul(mul(size_.depth, line), add(tile, k_.i64(panel_lines())));
-      Value* fetches = k_.ir.CreateICmpSLT(tile, k_.i64(panel_lines()));
+      Value *step = k_.i64(line), *tiles = k_.i64(panel_lines());
+      if (t_.two_heights) {
+        Value* many = k_.ir.CreateICmpSGE(u.cover.tiles, mul(tiles, slow_fetch));
+        step = k_.ir.CreateSelect(many, k_.i64(line / slow_fetch), step);
+        tiles = k_.ir.CreateSelect(many, mul(tiles, slow_fetch), tiles);
+      }
+      Value* from = mul(mul(size_.depth, step), add(tile, tiles));
+      Value* fetches = k_.ir.CreateICmpSLT(tile, tiles);
       Value* ahead = k_.ir.CreateGEP(k_.ir.getInt8Ty(), rhs.base, from);
       args.push_back(k_.ir.CreateSelect(fetches, ahead, a));
-      args.push_back(k_.ir.CreateSelect(fetches, k_.i64(line), k_.i64(0)));
+      args.push_back(k_.ir.CreateSelect(fetches, step, k_.i64(0)));
     }
     constexpr int64_t stride = 16;  // more than any span
     std::map<int64_t, llvm::Function*> kernels;
@@ -458,7 +463,7 @@ class ProductEmitter : IndexBuilder {
         for (int exact = 0; exact <= choice; ++exact)
           kernels[(r * stride + span) * 2 + exact] = micro(u, r, span, rhs, exact, out.row);
       }
-    Value* shape = mul(add(mul(u.height, stride), width), 2);
+    Value* shape = mul(add(mul(height, stride), width), 2);
     if (choice) shape = add(shape, k_.ir.CreateLoad(k_.ir.getInt64Ty(), exact_));
     call_one(scope, shape, kernels, args);
   }

@@ -29,8 +29,7 @@ int64_t held(const ProductPlan& p, int64_t rows) { return rows + p.tile.panel; }
 
 // Cycles of all units for a step, shared by threads.
 double cycles(const ProductPlan& p, const Cut& cut, int threads) {
-  int64_t height = tile_height(p.tile, cut.rows, true);
-  auto covered = static_cast<double>(divide_up(cut.rows, height) * height);
+  auto covered = static_cast<double>(covered_rows(p.tile, cut.rows));
   double arithmetic = covered * static_cast<double>(cut.panels * p.tile.vectors) / 2;
   auto copied = static_cast<double>(cut.panels * p.tile.panel);
   if (p.lhs != LhsPath::direct) copied += static_cast<double>(cut.rows);

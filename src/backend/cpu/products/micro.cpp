@@ -324,12 +324,14 @@ Cover emit_cover(CpuFunction& k, const TileModel& tile, Value* rows,
     return ir.CreateUDiv(ir.CreateNSWAdd(a, ir.CreateNSWSub(b, k.i64(1))), b);
   };
   if (!counts.empty()) {
-    Value* height = nullptr;
+    Value *height = nullptr, *lower = nullptr;
     for (int64_t count : counts) {
-      Value* exact = k.i64(tile_height(tile, count, true));
-      height = height ? ir.CreateSelect(ir.CreateICmpEQ(rows, k.i64(count)), exact, height) : exact;
+      Value *exact = k.i64(tile_height(tile, count, true)), *from = k.i64(lower_from(tile, count));
+      Value* here = ir.CreateICmpEQ(rows, k.i64(count));
+      height = height ? ir.CreateSelect(here, exact, height) : exact;
+      lower = lower ? ir.CreateSelect(here, from, lower) : from;
     }
-    return {height, divide_up(rows, height)};
+    return {rows, height, divide_up(rows, height), tile.two_heights ? lower : nullptr};
   }
   Value* tiles = divide_up(rows, k.i64(tile.max_rows));
   Value* split = divide_up(rows, tiles);
@@ -340,7 +342,26 @@ Cover emit_cover(CpuFunction& k, const TileModel& tile, Value* rows,
   Value* halves = ir.CreateAnd(ir.CreateICmpEQ(tiles, k.i64(1)), odd);
   Value* height = ir.CreateSelect(halves, half, even);
   height = ir.CreateSelect(ir.CreateICmpSLE(split, k.i64(4)), split, height);
-  return {height, divide_up(rows, height)};
+  return {rows, height, divide_up(rows, height)};
+}
+
+Value* Cover::begin(CpuFunction& k, Value* tile) const {
+  Value* all = k.ir.CreateNSWMul(tile, height);
+  if (!lower) return all;
+  Value* less = k.ir.CreateNSWSub(tile, lower);
+  less = k.ir.CreateSelect(k.ir.CreateICmpSGT(less, k.i64(0)), less, k.i64(0));
+  return k.ir.CreateNSWSub(all, less);
+}
+
+Value* Cover::first(CpuFunction& k, Value* tile) const {
+  Value *from = begin(k, tile), *last = k.ir.CreateNSWSub(rows, height_of(k, tile));
+  return k.ir.CreateSelect(k.ir.CreateICmpSLT(from, last), from, last);
+}
+
+Value* Cover::height_of(CpuFunction& k, Value* tile) const {
+  if (!lower) return height;
+  Value* less = k.ir.CreateZExt(k.ir.CreateICmpSGE(tile, lower), k.ir.getInt64Ty());
+  return k.ir.CreateNSWSub(height, less);
 }
 
 void call_one(Scope& scope, Value* shape, const std::map<int64_t, llvm::Function*>& kernels,

@@ -47,10 +47,16 @@ struct MicroKernel {
 /// sums + the products of the four unsigned bytes in each word of x and the signed ones of y.
 Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y);
 
-/// How a block of rows is covered by tiles of one height: tile i starts at row min(i * height, rows
-/// - height) and is the first to compute its rows from i * height on.
+/// How a block of rows is covered by tiles: those from number `lower` on have a row less than
+/// `height` (none: null). A tile whose rows would end behind the block's reaches back.
 struct Cover {
-  Value *height, *tiles;
+  Value *rows, *height, *tiles, *lower = nullptr;
+
+  /// The row from which a tile is the first to compute its rows.
+  Value* begin(CpuFunction& k, Value* tile) const;
+  /// The row that it starts at.
+  Value* first(CpuFunction& k, Value* tile) const;
+  Value* height_of(CpuFunction& k, Value* tile) const;
 };
 /// tile_height at run time, of the exact heights where all numbers of rows that occur are known (in
 /// `counts`).

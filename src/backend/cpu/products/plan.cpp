@@ -9,7 +9,9 @@
 // (bytes: 256). A panel is then read once per unit from wherever it lies, 128 bytes per k against
 // 12 to 36 cycles of arithmetic. Up to 1,032 rows where the right operand is distant: larger than 1
 // MiB, so that a panel's first tile waits for the third-level cache or memory, or copied per unit,
-// a line of every row from another page.
+// a line of every row from another page. With 16 registers, whose second-level cache is small, and
+// panels packed ahead, which tiles fetch in time: 72 to 256 rows wherever the right operand lies,
+// since a left block from the third level costs more (a sixth of 1024 x 1536 x 384 on Zen 3).
 //
 // Work of a unit: total / 64 (distant: / 32), at least 40,000 and at most 1,000,000 cycles
 // (distant: 4,000,000), by two multiply-adds a cycle and 32 bytes of the right operand a cycle:
@@ -50,10 +52,12 @@ bool distant_rhs(const ProductPlan& p, int64_t element) {
 // it has: its own block of the left operand should stay in half of the second-level cache, unless
 // the right operand is distant. 86 tiles, so that 1,024 rows are one block.
 int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t element) {
-  if (distant_rhs(p, element)) return 86 * 12;
   int64_t depth = size_or(p.k, cost::assumed_depth);
+  int64_t fit = cost::half_second_level(target) / (depth * element);
+  if (p.rhs == RhsPath::packed && p.tile.two_heights) return std::clamp<int64_t>(fit, 72, 256);
+  if (distant_rhs(p, element)) return 86 * 12;
   int64_t most = p.dots == Dots::bytes ? 256 : 72;
-  return std::clamp<int64_t>(cost::half_second_level(target) / (depth * element), 24, most);
+  return std::clamp<int64_t>(fit, 24, most);
 }
 
 // Rows of a unit that has all columns, for what follows its rows: these and its block of the left
@@ -64,7 +68,8 @@ int64_t rows_before_tail(const ProductPlan& p, const Target& target, int64_t ele
   int64_t depth = size_or(p.k, cost::assumed_depth), columns = size_or(p.n, cost::assumed_columns);
   int64_t rows = size_or(p.m, cost::assumed_rows), least = 2 * p.tile.max_rows;
   int64_t most = std::max(least, cost::half_second_level(target) / (depth * element + columns * 4));
-  int64_t wanted = std::max<int64_t>(64, cost::units_each * target.threads);
+  int64_t wanted =
+      std::max<int64_t>(p.tile.two_heights ? 32 : 64, cost::units_each * target.threads);
   int64_t even = std::max(8, target.threads);
   int64_t units = divide_up(rows, std::clamp(divide_up(rows, wanted), least, most));
   return divide_up(rows, units > 8 ? divide_up(units, even) * even : units);
@@ -90,8 +95,7 @@ void balance_few_units(ProductPlan& p, int64_t threads) {
   int64_t m_units = divide_up(m, p.block_rows), n_units = divide_up(panels, p.block_panels);
   if (m <= 0 || m_units * n_units < 2 || m_units * n_units > few) return;
   auto cycles = [&](int64_t rows_units, int64_t column_units) {  // of a unit
-    int64_t rows = divide_up(m, rows_units), height = tile_height(p.tile, rows, true);
-    return static_cast<double>(divide_up(rows, height) * height * depth * panels) /
+    return static_cast<double>(covered_rows(p.tile, divide_up(m, rows_units)) * depth * panels) /
            static_cast<double>(column_units);
   };
   auto cost = [&](int64_t rows_units, int64_t column_units) {

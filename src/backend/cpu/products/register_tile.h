@@ -18,6 +18,10 @@ struct TileModel {
   int vectors;   ///< vectors per panel row
   int panel;     ///< columns per panel: lanes * vectors
   int max_rows;  ///< rows of the largest register tile
+  /// Known numbers of rows are covered by tiles of two heights that differ by one, without
+  /// computing a row twice. Of few heights, those that divide a block of rows well may leave too
+  /// few chains.
+  bool two_heights = false;
 };
 TileModel tile_model(const Target& target, DType acc_type);
 /// Likewise, for what a product does with them.
@@ -25,9 +29,16 @@ TileModel tile_model(const Target& target, const atlas::ProductBlock& product);
 /// Whether the sums of a product need not be chains of fused multiply-adds.
 bool may_round_twice(const atlas::ProductBlock& product);
 /// Rows of each register tile of a block of `rows` rows (at least 1): the last tile reaches back
-/// over rows of the one before, so that one height serves the block. `exact`: the best height; else
-/// one of few, for blocks of any size.
+/// over rows of the one before, so that one height serves the block. `exact`: the best height (with
+/// two_heights: of the first lower_from() tiles); else one of few, for blocks of any size.
 int tile_height(const TileModel& tile, int64_t rows, bool exact);
+/// How many of the tiles that cover a known number of rows are of that height; those behind them
+/// have a row less.
+int64_t lower_from(const TileModel& tile, int64_t rows);
+/// Rows that those tiles compute, some of them twice.
+int64_t covered_rows(const TileModel& tile, int64_t rows);
+/// Their heights.
+std::vector<int> exact_heights(const TileModel& tile, int64_t rows);
 /// The heights that tile_height gives for 1 to `most` rows.
 std::vector<int> tile_heights(const TileModel& tile, int64_t most);
 /// Panels side by side that keep enough chains going in a tile of only `rows` rows.

@@ -253,7 +253,7 @@ class WinogradEmitter : IndexBuilder {
       Value* out = element(k_, type, scratch_.sums, mul(matrix, size_.sums_matrix));
       emit_loop(s, k_.i64(0), unit.cover.tiles, k_.i64(1), true, [&](Scope& inner, Value* tile) {
         inner.seek();
-        Value* first = least(mul(tile, unit.cover.height), sub(unit.count, unit.cover.height));
+        Value* first = unit.cover.first(k_, tile);
         std::vector<Value*> args{element(k_, type, left, mul(first, size_.row)),
                                  size_.row,
                                  k_.i64(1),
@@ -272,7 +272,7 @@ class WinogradEmitter : IndexBuilder {
         args.push_back(k_.ir.CreateSelect(fetches, k_.i64(cache_line), k_.i64(0)));
         std::map<int64_t, llvm::Function*> kernels;
         for (int r : plan_.heights()) kernels[r] = micro(r);
-        call_one(inner, unit.cover.height, kernels, args);
+        call_one(inner, unit.cover.height_of(k_, tile), kernels, args);
       });
     });
   }

@@ -18,8 +18,7 @@ constexpr int64_t assumed_tiles = 512, assumed_channels = 256;
 double unit_cycles(const TileModel& t, int64_t tiles, int64_t panels, int64_t channels) {
   auto n = static_cast<double>(tiles), p = static_cast<double>(panels),
        c = static_cast<double>(channels);
-  int height = tile_height(t, tiles, true);
-  auto rows = static_cast<double>(divide_up(tiles, height) * height);
+  auto rows = static_cast<double>(covered_rows(t, tiles));
   return n * 2.5 * c + p * (rows * 16 * c + n * 80 + 0.2 * 256 * c) + 2000;
 }
 
