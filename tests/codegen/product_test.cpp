@@ -242,6 +242,7 @@ TEST(ProductUnits, rows_of_avx2_stay_in_the_second_level) {
   for (auto [m, n, k] : {std::array<int64_t, 3>{1024, 1536, 384}, {1024, 384, 1536}, {128, 3072, 768}, {256, 256, 256}}) {
     const cpu::ProductPlan p = cpu::plan_product(make_program({.m = m, .n = n, .k = k, .packed = true}, 16), target);
     EXPECT_LE(std::min(p.block_rows, m) * k * 4, 448 << 10) << m;
+    EXPECT_GE(p.block_rows, 64) << m;  // four tiles of a panel fetch the next one
     EXPECT_EQ(p.heights(), (std::vector<int>{5, 6})) << m;
     for (int64_t rows : p.row_counts()) EXPECT_EQ(cpu::covered_rows(p.tile, rows), rows);
   }

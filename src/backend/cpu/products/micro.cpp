@@ -354,7 +354,7 @@ Value* Cover::begin(CpuFunction& k, Value* tile) const {
 }
 
 Value* Cover::first(CpuFunction& k, Value* tile) const {
-  Value *from = begin(k, tile), *last = k.ir.CreateNSWSub(rows, height_of(k, tile));
+  Value *last = k.ir.CreateNSWSub(rows, height_of(k, tile)), *from = begin(k, tile);
   return k.ir.CreateSelect(k.ir.CreateICmpSLT(from, last), from, last);
 }
 

@@ -223,7 +223,8 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
     least_cycles = std::clamp<double>(total / (2 * threads), cost::balanced_unit, least_cycles);
   const double wanted = std::max<double>(distant ? 32 : 64, cost::units_each * threads);
   double target_cycles = std::clamp(total / wanted, least_cycles, distant ? 4e6 : 1e6);
-  double narrow = distant || p.dots == Dots::bytes ? 2 : 8;
+  const bool fetched = p.rhs == RhsPath::packed && p.tile.two_heights;
+  double narrow = distant || fetched || p.dots == Dots::bytes ? 2 : 8;
   double wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
   if (wide < narrow / 2) {  // fewer rows rather than very narrow units
     double by_work = target_cycles / (depth * p.tile.vectors / 2) / narrow;
