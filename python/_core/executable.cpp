@@ -36,8 +36,7 @@ std::shared_ptr<Executable> compile(const ir::Graph& graph, std::shared_ptr<Runt
   return executable;
 }
 
-nb::dict report_of(const Executable& e) {
-  const runtime::CompileReport& r = e.report();
+nb::dict report_of(const runtime::CompileReport& r) {
   nb::dict out;
   out["milliseconds"] = r.milliseconds;
   out["ops_before"] = r.ops_before;
@@ -317,9 +316,20 @@ void bind_executable(nb::module_& m) {
       .def_prop_ro(
           "device", [](Executable& e) { return e.runtime().backend().describe(); },
           "The device that it runs on, in words; empty: nothing beyond the backend's name.")
-      .def_prop_ro("report", &report_of)
-      .def("finish", &Executable::finish, nb::call_guard<nb::gil_scoped_release>(),
-           "Compiles well what was compiled quickly, for calls that begin from then on.")
+      .def_prop_ro("report", [](Executable& e) { return report_of(e.report()); })
+      .def(
+          "finish",
+          [](Executable& e) {
+            nb::gil_scoped_release release;
+            runtime::CompileReport report = e.finish();
+            nb::gil_scoped_acquire acquire;
+            return report_of(report);
+          },
+          "Compiles well what was made quickly, for calls that begin from then on; returns what "
+          "that "
+          "did, in the form of `report`.")
+      .def_prop_ro("provisional", &Executable::is_provisional,
+                   "Whether finish() has something to do.")
       .def_prop_ro("cached_bytes", &Executable::cached_bytes)
       .def_prop_ro(
           "cached_values",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "base/settings.h"
 #include "device_queue.h"
@@ -134,12 +135,10 @@ bool TorchCall::State::check_stamps() {
 }
 
 // HOLOGRAM_CUDA_SYNC=1: calls end with their work, so that each tells of its own faults.
-bool ends_with_its_work() {
-  return settings::is_on("HOLOGRAM_CUDA_SYNC");
-}
+bool ends_with_its_work() { return settings::is_on("HOLOGRAM_CUDA_SYNC"); }
 
-// AOTAutograd leaves the versions of some as they are. What nobody watched at the last call is asked
-// about again where it lies elsewhere, or others are watched.
+// AOTAutograd leaves the versions of some as they are. What nobody watched at the last call is
+// asked about again where it lies elsewhere, or others are watched.
 void TorchCall::State::tell_of_writes() {
   Writes& writes = Writes::of_process();
   const std::vector<int>& slots = owner_.written_;
@@ -250,6 +249,7 @@ std::vector<size_t> TorchCall::release(const std::vector<size_t>& positions) {
 template <class Read>
 PyObject* TorchCall::call_with(const Read& read) {
   if (!follow_threads(threads_, *executable_)) return nullptr;
+  if (std::exchange(called_, true) && before_second_) std::exchange(before_second_, nb::object())();
   std::unique_ptr<Frame> frame = executable_->lease();
   PyObject* out = nullptr;
   {

@@ -94,6 +94,8 @@ class TorchCall {
   std::vector<size_t> release(const std::vector<size_t>& positions);
   /// What calls keep stays, however long none comes: for release().
   void hold() { stamps_.hold(); }
+  /// `ready` is called once, before the second call.
+  void before_second(nanobind::object ready) { before_second_ = std::move(ready); }
 
  private:
   class State;
@@ -111,11 +113,13 @@ class TorchCall {
   nanobind::object threads_;
   Place place_;
   Stamps stamps_;
+  nanobind::object before_second_;  // null: nothing
+  bool called_ = false;
   std::vector<int> parameter_slot_, output_slot_;
-  std::vector<char> returned_;  // by parameter: whether a result is the argument itself
-  std::vector<int> written_;    // slots of parameters that the graph writes
-  std::vector<const void*> unwatched_;        // by written_: where they were, when nobody watched
-  int64_t unwatched_since_ = -1;              // Writes::changes() then
+  std::vector<char> returned_;          // by parameter: whether a result is the argument itself
+  std::vector<int> written_;            // slots of parameters that the graph writes
+  std::vector<const void*> unwatched_;  // by written_: where they were, when nobody watched
+  int64_t unwatched_since_ = -1;        // Writes::changes() then
 };
 
 /// Sets the maker of the context manager that PyTorch's profiler takes around each step while it is

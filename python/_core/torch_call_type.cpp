@@ -79,6 +79,11 @@ PyObject* torch_call_hold(PyObject* self, PyObject*) {
   return Py_NewRef(Py_None);
 }
 
+PyObject* torch_call_before_second(PyObject* self, PyObject* ready) {
+  reinterpret_cast<TorchCallObject*>(self)->call->before_second(nb::borrow(ready));
+  return Py_NewRef(Py_None);
+}
+
 int torch_call_traverse(PyObject* self, visitproc visit, void* arg) {
   auto* o = reinterpret_cast<TorchCallObject*>(self);
   Py_VISIT(Py_TYPE(self));
@@ -122,6 +127,8 @@ PyMethodDef torch_call_methods[] = {
      "what is kept; they are not read from now on: None does. A call must have ended well."},
     {"hold", torch_call_hold, METH_NOARGS,
      "Keeps what is computed of weights however long no call comes: for release()."},
+    {"before_second", torch_call_before_second, METH_O,
+     "The function is called once, before the second call."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot torch_call_slots[] = {

@@ -19,7 +19,6 @@ from .translate.translator import Translator
 
 _numbers = itertools.count()
 EXCHANGE = "__dlpack_c_exchange_api__"  # how tensors reach native code in nanoseconds
-REPORT = "please report it with the output of HOLOGRAM_DUMP=graph HOLOGRAM_LOG=debug"
 
 
 def check_pytorch():
@@ -49,6 +48,7 @@ def compile_graph(module, kind: str, options: Options, static=None, examples=(),
         task.hidden = layout.hidden(module.graph, kind)
         task.layouts = layout.saved(module.graph, task.hidden) if kind == "forward" else {}
         task.static = parameters.positions(module, kind) if static is None else static
+        task.quickly = not keep and parameters.trains(kind)
         call = _compile(module, task)
         if not isinstance(call, CutGraph):
             layout.report(module.graph, task.layouts)
@@ -79,7 +79,7 @@ def compile_native(module, options: Options, name: str):
 @dataclasses.dataclass
 class _Task:
     """How a graph is compiled. static: positions of parameters; layouts, hidden: as Translator takes them; body: it belongs to
-    another graph's operator; parts: how many graphs have been named after it."""
+    another graph's operator; quickly: its first call may have slow kernels; parts: how many graphs have been named after it."""
 
     name: str
     options: Options
@@ -88,13 +88,14 @@ class _Task:
     layouts: dict = dataclasses.field(default_factory=dict)
     hidden: range = range(0)
     keep: bool = False
+    quickly: bool = False
     body: bool = False
     parts: int = 0
 
     def part(self, static=(), body=False):
         """Of a graph that this one is made of."""
         self.parts += 1
-        return _Task(f"{self.name}.{self.parts}", self.options, self.brief, list(static), body=body)
+        return _Task(f"{self.name}.{self.parts}", self.options, self.brief, list(static), quickly=self.quickly, body=body)
 
 
 class _Left(Exception):
@@ -112,11 +113,11 @@ def _or_pytorch(module, name, compile):
         raise
     except Exception as error:
         if strict():
-            error.add_note(f"while hologram compiled graph {name}; {REPORT}") if hasattr(error, "add_note") else None
+            counters.blame(error, name)
             raise
         counters.count_failure()
         counters.log.warning("graph %s runs in PyTorch, as compiling it failed: %s: %s%s; %s",
-                          name, type(error).__name__, error, lines.at(getattr(error, "where", "")), REPORT)  # fmt: skip
+                          name, type(error).__name__, error, lines.at(getattr(error, "where", "")), counters.REPORT)  # fmt: skip
         counters.log.debug("%s", module.graph, exc_info=True)
         return _interpreted(module)
 
@@ -217,4 +218,4 @@ def _translate(module, task, call, treatment) -> Program:
             if translated.at is None or strict() and not isinstance(error, Unsupported):
                 raise
             raise _Left(translated.at) from error
-    return Program.of(task.name, translated, options, 1e3 * (time.perf_counter() - start), runtimes.given(where))
+    return Program.of(task.name, translated, options, 1e3 * (time.perf_counter() - start), runtimes.given(where), task.quickly)

@@ -7,6 +7,8 @@ from hologram._log import log as log
 
 from . import lines
 
+REPORT = "please report it with the output of HOLOGRAM_DUMP=graph HOLOGRAM_LOG=debug"
+
 _lock = threading.Lock()
 
 
@@ -140,6 +142,21 @@ def count_graph(report: dict, trace_ms: float, total_ms: float) -> None:
             c.compile_ms[stage] += ms
         c.compile_ms["trace"] += trace_ms
         c.compile_ms["total"] += total_ms
+
+
+def count_finished(report: dict) -> None:
+    """Adds what finishing a graph took that was counted with kernels made quickly."""
+    with _lock:
+        _counters.kernel_cache_misses += report["compiled"]
+        for stage, ms in report["milliseconds"].items():
+            _counters.compile_ms[stage] += ms
+            _counters.compile_ms["total"] += ms
+
+
+def blame(error, name: str) -> None:
+    """Adds to an error that will be raised what it was that failed."""
+    if hasattr(error, "add_note"):
+        error.add_note(f"while hologram compiled graph {name}; {REPORT}")
 
 
 _captures = []

@@ -15,6 +15,14 @@ def positions(module, kind: str) -> list:
     return [i for i, node in enumerate(inputs) if i in static and not _inner(node)]
 
 
+def trains(kind: str) -> bool:
+    """Whether the AOT graph that is being compiled is part of a training step: a pass, or what writes parameters."""
+    if kind != "inference":
+        return True
+    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
+    return any(i.mutates_data and i.requires_grad for i in getattr(metadata, "input_info", ()))
+
+
 def may_be_kept(module, examples) -> bool:
     """Whether anything may be kept of the inputs of Dynamo's graph. Not under FSDP, which fills its parameters anew for each
     call and frees them behind it, not for subclasses where this PyTorch does not name the tensors inside, and not of lists."""

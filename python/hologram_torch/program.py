@@ -4,6 +4,7 @@ there, or takes kernels from the cache; Programs may bring those of the machine 
 
 import copyreg
 import dataclasses
+import functools
 import linecache
 import time
 
@@ -13,6 +14,7 @@ from hologram import _core, _dump
 from . import counters, memory, precision, runtimes
 from .graph import dtypes
 from .graph.formula import WithFormulas
+from .options import strict
 from .translate.host import HostTable
 
 
@@ -34,7 +36,7 @@ class Program:
     them; static: by parameter of the graph, whether packed forms of it are kept; formulas: of sizes that each call
     computes; fallbacks: (name, reason, user's line) of operators that PyTorch runs; trace_ms: what translating took; origins: by
     node of the graph (operator, user's line), where anyone captures; backend: as Options.device; lent: arguments that calls
-    write before they read them may hold intermediates until then."""
+    write before they read them may hold intermediates until then; quickly: the first call may have slow kernels."""
 
     name: str
     graph: _core.Graph
@@ -53,15 +55,16 @@ class Program:
     origins: dict = dataclasses.field(default_factory=dict)
     backend: str | None = None
     lent: bool = False
+    quickly: bool = False
 
     @classmethod
-    def of(cls, name, translated, options, trace_ms, where="cpu"):
+    def of(cls, name, translated, options, trace_ms, where="cpu", quickly=False):
         """What a Translator that has run left."""
         t = translated
         formulas = [formula for formula, _ in t.symbols.formulas]
         return cls(name, t.graph, t.args, t.results, t.host, t.constants, t.static, formulas, t.fallbacks,
                    options.reproducible, options.fast, trace_ms, where, options.cudagraphs, t.origins, options.device,
-                   options.recompute)  # fmt: skip
+                   options.recompute, quickly)  # fmt: skip
 
     def compile(self):
         """→ a callable over one list, which it clears; its `native` tells whether PyTorch runs no operator of it."""
@@ -69,13 +72,15 @@ class Program:
         self.host.ready()
         executable = _dump.compiled(
             self.name, self.graph, _core.compile, runtimes.runtime(self.device, self.backend), self.static, self.reproducible,
-            self.fast, self.graphs, runtimes.in_host_memory(self.device))  # fmt: skip
+            self.fast, self.graphs, runtimes.in_host_memory(self.device), self.quickly)  # fmt: skip
         if self.lent:
             executable.use_overwritten()
         call = _core.torch_call(
             executable, runtimes.exchange(self.device), self.args, self.results, self.host, self.constants, runtimes.thread_count(),
             runtimes.place(self.device, dtypes.TORCH),
         )  # fmt: skip
+        if executable.provisional:
+            call.before_second(functools.partial(_finish, self.name, executable))
         call.native = not self.host.calls
         memory.watch(call, executable, runtimes.in_host_memory(self.device))
         self._report(executable, self.trace_ms + 1e3 * (time.perf_counter() - start))
@@ -125,6 +130,19 @@ class Programs:
         if found is None:
             found = self._made[treatment] = self._make(treatment)
         return found
+
+
+def _finish(name, executable):
+    """Before a graph's second call: many will follow."""
+    try:
+        counters.count_finished(executable.finish())
+    except Exception as error:
+        if strict():
+            counters.blame(error, name)
+            raise
+        counters.log.warning("graph %s keeps its first kernels, which are slow, as compiling it failed: %s: %s; %s",
+                             name, type(error).__name__, error, counters.REPORT)  # fmt: skip
+    runtimes.runtime().drop_code_pages()
 
 
 def _forget_sources():

@@ -28,6 +28,7 @@ struct Kernel {
   };
   std::optional<Takes> takes = {};
   const strips::Routine* routine = nullptr;  ///< in place of code; `keep` owns it
+  bool quick = false;                        ///< Backend::quick_kernel made it
 };
 
 /// What a launcher computed from sizes alone; good for every call with these sizes.

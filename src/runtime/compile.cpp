@@ -1,4 +1,5 @@
 // runtime/compile.cpp: graph → canonical form → plan → kernels.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -23,6 +24,26 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// What compiling a kernel takes of one core, in picoseconds: less than strips that take so long
+// lose.
+constexpr double compile_work = 15e9;
+
+// What running a program once by `kernel` takes of one core, in picoseconds, in all steps of a plan
+// whose sizes are known.
+double work_of(const schedule::Plan& plan, size_t program, const Kernel& kernel) {
+  double work = 0;
+  std::vector<int64_t> sizes;
+  for (const schedule::Step& step : plan.steps) {
+    if (step.program != static_cast<int>(program)) continue;
+    if (!std::ranges::all_of(step.symbols, &Expr::is_const)) return 0;
+    sizes.clear();
+    for (const Expr& e : step.symbols) sizes.push_back(e.constant());
+    work += static_cast<double>(kernel.total.eval(sizes)) *
+            static_cast<double>(kernel.unit_work.eval(sizes));
+  }
+  return work;
+}
+
 int count_ops(const ir::Graph& graph) {
   int n = 0;
   for (ir::Value v : ir::live_nodes(graph)) {
@@ -42,8 +63,12 @@ std::vector<std::shared_ptr<const Kernel>> Executable::load_kernels(Quality qual
   std::atomic<int> count[4] = {};
   host::side_by_side(plan_.programs.size(), [&](size_t i) {
     KernelSource source;
-    kernels[i] =
-        runtime_->kernels().get(plan_.programs[i], plan_.fingerprints[i], &source, quality);
+    auto get = [&](Quality wanted) {
+      return runtime_->kernels().get(plan_.programs[i], plan_.fingerprints[i], &source, wanted);
+    };
+    kernels[i] = get(quality);
+    if (kernels[i]->routine && work_of(plan_, i, *kernels[i]) > compile_work)
+      kernels[i] = get(Quality::best);
     ++count[static_cast<int>(source)];
   });
   auto from = [&](KernelSource source) { return count[static_cast<int>(source)].load(); };
@@ -66,11 +91,15 @@ std::shared_ptr<Code> Executable::link(std::vector<std::shared_ptr<const Kernel>
   return code;
 }
 
-void Executable::finish() {
-  if (!provisional_) return;
-  CompileReport nobodys;  // report() is what compile() did
-  set_code(link(load_kernels(Quality::best, nobodys), Quality::best));
+CompileReport Executable::finish() {
+  CompileReport report;
+  if (!provisional_) return report;
+  {
+    Stopwatch watch(report.milliseconds["codegen"]);
+    set_code(link(load_kernels(Quality::best, report), Quality::best));
+  }
   provisional_ = false;
+  return report;
 }
 
 schedule::Plan plan_for(const ir::Graph& graph, const CompileOptions& options,
@@ -119,17 +148,17 @@ std::shared_ptr<Executable> Executable::compile(const ir::Graph& graph,
   CompileReport& report = e->report_;
   Runtime& shared = *e->runtime_;
   e->plan_ = plan_for(graph, options, shared.backend(), report);
-  const Quality quality = options.quickly ? Quality::any : Quality::best;
   std::vector<std::shared_ptr<const Kernel>> kernels;
   {
     Stopwatch watch(report.milliseconds["codegen"]);
-    kernels = e->load_kernels(quality, report);
+    kernels = e->load_kernels(options.quickly ? Quality::any : Quality::best, report);
   }
+  e->provisional_ = std::ranges::any_of(kernels, [](const auto& k) { return k->quick; });
   if (options.host_operands && shared.device()) e->keep_on_device(options.static_parameters);
   e->prepare();
   e->graphs_ = options.graphs;
-  e->set_code(e->link(std::move(kernels), quality));
-  e->provisional_ = e->fresh_ = options.quickly;
+  e->set_code(e->link(std::move(kernels), e->provisional_ ? Quality::any : Quality::best));
+  e->fresh_ = options.quickly;
   report.ops_canonical = e->plan_.canonical_ops;
   report.kernels = static_cast<int>(e->plan_.programs.size());
   report.steps = static_cast<int>(e->plan_.steps.size());

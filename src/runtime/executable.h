@@ -153,9 +153,12 @@ class Executable : public std::enable_shared_from_this<Executable> {
     /// Nothing runs but the steps that compute what is missing in `kept`. On the host.
     bool only_kept = false;
   };
-  /// Compiles well what was compiled quickly, for calls that begin from then on. Nothing to do for
-  /// other executables. Throws as compile() does; the executable stays as it was then.
-  void finish();
+  /// Compiles well what was made quickly, for calls that begin from then on, and tells what that
+  /// took. Nothing to do for other executables. Throws as compile() does; the executable stays as
+  /// it was then.
+  CompileReport finish();
+  /// Whether finish() has something to do.
+  bool is_provisional() const { return provisional_; }
   /// True once, of an executable that was compiled quickly: what its first call computes to be kept
   /// may as well pass, as fresh memory for it takes longer than to compute it again.
   bool take_first() { return fresh_.exchange(false); }

@@ -75,6 +75,7 @@ std::shared_ptr<const Kernel> KernelCache::make(const atlas::Program& program,
   if (auto quick = quickly ? backend_.quick_kernel(program) : std::nullopt) {
     source = quick->routine ? KernelSource::builtin : KernelSource::compiled;
     ++(quick->routine ? builtin_ : misses_);
+    quick->quick = true;
     return std::make_shared<Kernel>(std::move(*quick));
   }
   const std::string code = backend_.compile(program);

@@ -1,6 +1,7 @@
 # tests/torch/test_training.py: fifty steps of training, compiled with the optimiser's step, beside eager, and what passes keep
 import copy
 import inspect
+import random
 import re
 
 import pytest
@@ -47,6 +48,45 @@ def curve(model, x, y, compiling, steps=50):
         step()
         losses.append(loss.detach())
     return torch.stack(losses)
+
+
+def of_its_own(number, options=None, steps=20):
+    """(losses, kernels compiled by the end of each step) of a training whose kernels have a number in them."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.GELU(), nn.Flatten(), nn.Linear(800, 3))
+        x = torch.randn(4, 3, 12, 12)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3 * number)
+    call = compile_fresh(lambda x: (number * model(x)).square().mean(), options=options)
+    update, losses, compiled = torch.compile(optimizer.step, backend=BACKEND, options=options), [], []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        losses.append(call(x))
+        losses[-1].backward()
+        update()
+        compiled.append(backend_stats()["kernel_cache_misses"])
+    return torch.stack(losses).detach(), compiled
+
+
+@pytest.mark.parametrize("options", [{}, {"reproducible": True}])
+def test_a_step_runs_kernels_made_quickly_and_the_second_compiles(options, monkeypatch, caplog):
+    from hologram import _core
+
+    def broken(_):
+        raise RuntimeError("no luck")
+
+    number = 1 + random.SystemRandom().random()
+    with monkeypatch.context() as patched:
+        patched.setattr(_core.Executable, "finish", broken)
+        patched.setenv("HOLOGRAM_STRICT", "1")
+        with pytest.raises(RuntimeError, match="no luck"):
+            of_its_own(number, options)
+        patched.setenv("HOLOGRAM_STRICT", "0")
+        quick, compiled = of_its_own(number, options)
+        assert compiled == [0] * len(compiled) and caplog.text.count("keeps its first kernels") == 3
+    good, compiled = of_its_own(number, options)
+    assert 0 == compiled[0] < compiled[1] == compiled[-1] and torch.equal(quick, good)
+    assert of_its_own(number, options, 1)[1] == [0] and caplog.text.count("keeps its first kernels") == 3
 
 
 @pytest.mark.parametrize("make", [mlp, transformer])
