@@ -6,6 +6,7 @@
 
 #include "backend/cpu/products/plan.h"
 #include "base/error.h"
+#include "codegen/memory.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
@@ -44,6 +45,23 @@ Value* emit_block_note(Scope& scope, Value* memory) {
 
 Value* element(CpuFunction& k, DType t, Value* base, Value* index) {
   return k.ir.CreateInBoundsGEP(k.memory_type(t), base, index);
+}
+
+void emit_fetch(CpuFunction& k, Value* p, int64_t from) {
+  p = k.ir.CreateGEP(k.ir.getInt8Ty(), p, k.i64(from));
+  k.ir.CreateIntrinsic(llvm::Intrinsic::prefetch, {k.ir.getPtrTy()},
+                       {p, k.ir.getInt32(0), k.ir.getInt32(3), k.ir.getInt32(1)});
+}
+
+void fetch_columns(Scope& scope, const atlas::Body& body, int64_t count, int64_t later) {
+  CpuFunction& k = function_of(scope);
+  for (const atlas::Instr& i : body.instrs) {
+    if (i.code != atlas::Code::load || i.args[0] != atlas::no_value) continue;
+    scope.seek();
+    auto p = vector_address(scope, i.buffer, i.expr);
+    const int64_t size = size_of(k.program.buffers[static_cast<size_t>(i.buffer)].dtype);
+    for (int64_t at = 0; p && at < count * size; at += 64) emit_fetch(k, *p, later * size + at);
+  }
 }
 
 Value* lane_mask(CpuFunction& k, Value* remaining, int lanes) {

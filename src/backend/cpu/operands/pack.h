@@ -20,6 +20,16 @@ Value* emit_block_note(Scope& scope, Value* memory);
 /// Pointer to element `index` (i64) of type `t`'s memory form behind `base`.
 Value* element(CpuFunction& k, DType t, Value* base, Value* index);
 
+/// Of a stream that few rows read: hardware stops at the end of each page.
+inline constexpr int64_t bytes_ahead = 8192;
+
+/// Fetches the line at `from` bytes behind `p` to the first-level cache.
+void emit_fetch(CpuFunction& k, Value* p, int64_t from);
+
+/// Fetches what plain loads of `body` read along the lanes of `scope`: so many elements, `later`
+/// elements on.
+void fetch_columns(Scope& scope, const atlas::Body& body, int64_t count, int64_t later);
+
 /// Runs `fill` for each vector of [0, count): whole ones without a mask, then the rest with one.
 void for_vectors(Scope& scope, Value* count, int lanes,
                  const std::function<void(Scope&, Value* offset, Value* mask)>& fill);

@@ -13,6 +13,7 @@ namespace hologram::cpu {
 struct DigitForm {
   atlas::Body whole;        ///< the operand by blocks of columns
   bool in_blocks;           ///< whether it knows them; else its axis of columns is as it was
+  bool padded;              ///< whether the last block has bytes behind the last column
   Factors factors;          ///< of a segment
   WholeNumber number;       ///< what the value of a byte is
   atlas::Body until[4];     ///< what leads to byte j of a word

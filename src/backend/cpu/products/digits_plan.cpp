@@ -9,6 +9,8 @@
 namespace hologram::cpu {
 namespace {
 
+constexpr int64_t most_rows_without_dots = 3;
+
 // The last value of `body`, up to the byte that it is made of.
 atlas::Body until_byte(const atlas::Body& body, atlas::ValueId byte) {
   return {{body.instrs.begin(), body.instrs.begin() + static_cast<ptrdiff_t>(byte) + 1}};
@@ -86,6 +88,12 @@ std::optional<DigitForm> digit_form(const atlas::Program& program, const DigitPr
     form.places.insert(form.places.begin() + j, low_first ? first : first + 1);
     form.places.push_back(low_first ? first + 1 : first);
   }
+  const int64_t last[] = {(plan.n - 1) / plan.columns, plan.columns - 1,
+                          (plan.k - 1) / plan.segment, (plan.k - 1) % plan.segment / plan.values(),
+                          0};
+  form.padded = form.in_blocks && std::ranges::all_of(form.until, [&](const atlas::Body& body) {
+                  return reads_inside(program, body, last);
+                });
   return form;
 }
 
@@ -94,25 +102,31 @@ std::optional<DigitProduct> plan_digit_product(const atlas::Program& program,
   const atlas::ProductBlock& b = program.product();
   auto rank = static_cast<size_t>(b.batch_rank);
   const Expr &m = b.axes[rank].extent, &n = b.axes[rank + 1].extent, &k = b.axes[rank + 2].extent;
-  if (!target.i8_dots || (target.isa != Isa::avx512 && target.isa != Isa::avx2) || b.reproducible ||
+  if ((target.isa != Isa::avx512 && target.isa != Isa::avx2) || b.reproducible ||
       b.packed_rhs >= 0 || b.parts > 1 || program.has_tail() || !n.is_const() || !k.is_const() ||
       b.operand_type != DType::f32 || b.rhs_type() != DType::f32 || b.acc_type != DType::f32)
     return std::nullopt;
   DigitProduct p{m, n.constant_value(), k.constant_value()};
   p.lanes = target.vector_bytes / 4;
   p.columns = target.vector_bytes;
-  if (m.is(0) || p.n < 1 || p.k < 1 || (p.n % p.columns && !target.masks)) return std::nullopt;
+  if (m.is(0) || p.n < 1 || p.k < 1) return std::nullopt;
   const Steps steps = steps_of(b.rhs, b.batch_rank + 2);
   p.segment = steps.segment;
   p.halves = steps.together == 2;
+  // Without dot instructions AVX2 has two that give sums of four products by halves of bytes.
+  if (!target.i8_dots && (target.isa != Isa::avx2 || !p.halves || !m.is_const() ||
+                          m.constant_value() > most_rows_without_dots))
+    return std::nullopt;
   if (steps.together > 2 || p.segment % p.values() || p.k % p.values()) return std::nullopt;
   if (!digit_form(program, p)) return std::nullopt;
+  constexpr int line = 64;
+  if (!target.i8_dots) p.groups = line / p.columns;
 
   // Digits of a block of rows stay in the second-level cache.
   int64_t most = std::clamp<int64_t>(256 * 1024 / p.row_bytes(), 2, 64) / 2 * 2;
   p.rows = m.is_const() ? std::min(most, m.constant_value()) : most;
   p.row_blocks = ceil_div(m, Expr(p.rows));
-  p.units = p.row_blocks * Expr((p.n + p.columns - 1) / p.columns);
+  p.units = p.row_blocks * Expr((p.n + p.unit_columns() - 1) / p.unit_columns());
   for (size_t a = 0; a < rank; ++a) p.units = p.units * b.axes[a].extent;
   return p;
 }
@@ -120,8 +134,8 @@ std::optional<DigitProduct> plan_digit_product(const atlas::Program& program,
 Launch launch_of(const DigitProduct& p, const atlas::Program&, const Target&) {
   // Memory gives a core some 32 bytes of weights in a nanosecond; a vector of sums is three dots
   // for each word of a row.
-  const int64_t bytes = p.k * p.columns / (p.halves ? 2 : 1);
-  const int64_t dots = p.k / 4 * p.columns / p.lanes * 3 * cost::multiply_add;
+  const int64_t bytes = p.k * p.unit_columns() / (p.halves ? 2 : 1);
+  const int64_t dots = p.k / 4 * p.unit_columns() / p.lanes * 3 * cost::multiply_add;
   Expr rows = min(p.m, Expr(p.rows));
   Expr work = max(rows * Expr(dots), Expr(bytes * 31)) + Expr(cost::unit);
   return {p.units, cost::units_of_chunk(work), work};

@@ -95,6 +95,27 @@ atlas::Body nested_axis(const atlas::Body& body, int axis, const Expr& outer, co
   return out;
 }
 
+bool reads_inside(const atlas::Program& program, const atlas::Body& body,
+                  std::span<const int64_t> behind) {
+  const atlas::ProductBlock& b = program.product();
+  std::vector<int64_t> at;
+  for (int axis = 0; axis < b.batch_rank; ++axis) {
+    const Expr& extent = b.axes[static_cast<size_t>(axis)].extent;
+    if (!extent.is_const()) return false;
+    at.push_back(extent.constant_value() - 1);
+  }
+  at.insert(at.end(), 3, 0);
+  at.insert(at.end(), behind.begin(), behind.end());
+  return std::ranges::all_of(body.instrs, [&](const atlas::Instr& i) {
+    if (i.code != atlas::Code::load) return true;
+    const Expr& extent = program.buffers[static_cast<size_t>(i.buffer)].extent;
+    const bool open = i.expr.any_atom(
+        [](const Atom& a) { return a.kind == Atom::Kind::symbol || a.kind == Atom::Kind::value; });
+    return i.args[0] == atlas::no_value && !open && extent.is_const() &&
+           i.expr.eval({}, at) < extent.constant_value();
+  });
+}
+
 Steps steps_of(const atlas::Body& body, int axis) {
   Steps s{atlas::product_block, 1};
   for (int64_t d : divisors(body, axis)) {

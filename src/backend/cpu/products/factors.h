@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "atlas/program.h"
 
@@ -11,6 +12,11 @@ namespace hologram::cpu {
 /// of `size` are taken apart.
 atlas::Body nested_axis(const atlas::Body& body, int axis, const Expr& outer, const Expr& inner,
                         int64_t size);
+
+/// Whether all that an operand's body loads, at the last point of the batch and these coordinates
+/// of the axes behind the product's, is without conditions and lies in the buffers.
+bool reads_inside(const atlas::Program& program, const atlas::Body& body,
+                  std::span<const int64_t> behind);
 
 /// How k is taken apart by what a body divides it by: segments, a divisor of atlas::product_block,
 /// and steps that share what they are taken from (two halves of a byte).

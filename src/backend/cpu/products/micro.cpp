@@ -34,6 +34,23 @@ Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y) {
   return ir.CreateAdd(sums, ir.CreateAdd(even, odd));
 }
 
+Value* dot_halves(CpuFunction& k, Value* sums, std::span<const HalvesTimes> products) {
+  auto& ir = k.ir;
+  const auto bytes = static_cast<unsigned>(k.target.vector_bytes);
+  auto* type = llvm::FixedVectorType::get(ir.getInt8Ty(), bytes);
+  auto* words = llvm::FixedVectorType::get(ir.getInt16Ty(), bytes / 2);
+  Value* all = nullptr;
+  for (const auto& [halves, numbers] : products) {
+    Value* pairs =
+        ir.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_ub_sw, {},
+                           {ir.CreateBitCast(halves, type), ir.CreateBitCast(numbers, type)});
+    all = all ? ir.CreateAdd(all, pairs) : pairs;
+  }
+  Value* fours = ir.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {},
+                                    {all, llvm::ConstantInt::get(words, 1)});
+  return ir.CreateAdd(sums, fours);
+}
+
 namespace {
 
 class MicroWriter {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "backend/cpu/function.h"
@@ -46,6 +47,14 @@ struct MicroKernel {
 
 /// sums + the products of the four unsigned bytes in each word of x and the signed ones of y.
 Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y);
+
+/// Vectors of bytes up to 15, and of signed ones.
+struct HalvesTimes {
+  Value *halves, *numbers;
+};
+/// sums + the products of the four bytes in each word of up to eight such pairs of vectors, by
+/// AVX2's instructions.
+Value* dot_halves(CpuFunction& k, Value* sums, std::span<const HalvesTimes> products);
 
 /// How a block of rows is covered by tiles: those from number `lower` on have a row less than
 /// `height` (none: null). A tile whose rows would end behind the block's reaches back.

@@ -10,7 +10,8 @@
 // four bits then cost half a widening, a shift every other time, a look-up (operands/nibbles) and a
 // multiply-add. A unit of which a sum is not finite (an infinity or NaN among the rows, an overflow
 // before the scale) is computed again as the expression says. Where columns end within a vector (a
-// vocabulary of 50,257) the last unit has code of its own, with masks.
+// vocabulary of 50,257) the last unit has code of its own, with masks; AVX2, which has none for
+// bytes, reads those of padded blocks without. Blocks of columns are fetched 8 KiB ahead.
 #include "backend/cpu/products/narrow.h"
 
 #include <algorithm>
@@ -102,6 +103,17 @@ class NarrowEmitter : IndexBuilder {
       for (int step = 0; step < plan_.steps; ++step)
         values_.bodies.push_back(nested_axis(f.value, k_axis_ + 5, round, Expr(step), plan_.steps));
     find_tables(values_);
+    // Where columns end within a vector, but not what is loaded of them.
+    const int64_t last[] = {(plan_.n - 1) / plan_.lanes,
+                            plan_.lanes - 1,
+                            (plan_.k - 1) / plan_.segment,
+                            (plan_.k - 1) % plan_.segment / plan_.steps,
+                            0,
+                            0};
+    padded_ = in_groups_ && !by_vector_ && !k_.target.masks &&
+              std::ranges::all_of(values_.bodies, [&](const atlas::Body& b) {
+                return reads_inside(k_.program, b, last);
+              });
   }
 
   // The right operand's body by step, or by vector and step; for each of them the tables, and what
@@ -270,19 +282,27 @@ class NarrowEmitter : IndexBuilder {
   Values segment(Scope& scope, Value* number, int64_t depth, Values chains) {
     scope.seek();
     scope.set_axis(k_axis_ + 3, number);
-    std::vector<std::unique_ptr<Scope>> vectors;
-    for (int v = 0; v < plan_.vectors; ++v) {
-      vectors.push_back(std::make_unique<Scope>(scope, false));
-      Scope& s = *vectors.back();
-      if (in_groups_) {
-        s.set_axis(k_axis_ + 1, div(column(v), k_.i64(plan_.lanes)));
-        s.set_axis(k_axis_ + 2, k_.i64(0));
-        s.set_axis(k_axis_ + 6, div(n_begin_, k_.i64(columns())));
-      } else {
-        s.set_axis(n_axis_, column(v));
+    using Scopes = std::vector<std::unique_ptr<Scope>>;
+    auto scopes = [&](bool padded) {
+      Scopes out;
+      for (int v = 0; v < plan_.vectors; ++v) {
+        out.push_back(std::make_unique<Scope>(scope, false));
+        Scope& s = *out.back();
+        if (in_groups_) {
+          s.set_axis(k_axis_ + 1, div(column(v), k_.i64(plan_.lanes)));
+          s.set_axis(k_axis_ + 2, k_.i64(0));
+          s.set_axis(k_axis_ + 6, div(n_begin_, k_.i64(columns())));
+        } else {
+          s.set_axis(n_axis_, column(v));
+        }
+        s.set_lanes(lane_axis_, plan_.lanes, padded ? nullptr : lanes_from(column(v)));
       }
-      s.set_lanes(lane_axis_, plan_.lanes, lanes_from(column(v)));
-    }
+      return out;
+    };
+    const Scopes vectors = scopes(false);
+    const bool apart = masked_ && factored_ && padded_;
+    const Scopes whole = apart ? scopes(true) : Scopes{};
+    const Scopes& weights = apart ? whole : vectors;
     Value* first = at(left_, mul(mul(number, plan_.segment), step_));
     Values before, scales, zeros;
     if (factored_) {  // sums of x v, and behind them those of x
@@ -306,11 +326,11 @@ class NarrowEmitter : IndexBuilder {
       chains = emit_loop(scope, k_.i64(0), k_.i64(rounds), k_.i64(1), true, chains,
                          [&](Scope& s, Value* i, Values so_far) {
                            s.seek();
-                           return round(vectors, first, i, plan_.steps, std::move(so_far));
+                           return round(weights, first, i, plan_.steps, std::move(so_far));
                          });
     if (int64_t rest = depth % plan_.steps) {
       scope.seek();
-      chains = round(vectors, first, k_.i64(rounds), rest, std::move(chains));
+      chains = round(weights, first, k_.i64(rounds), rest, std::move(chains));
       scope.move_to(k_.ir.GetInsertBlock());
     }
     return factored_ ? scaled(scope, std::move(before), chains, scales, zeros) : chains;
@@ -354,6 +374,9 @@ class NarrowEmitter : IndexBuilder {
     auto multiply = [&](int64_t step, int v) {
       Scope inner(*vectors[static_cast<size_t>(v)], false);
       inner.set_axis(k_axis_ + 4, number);
+      // What follows in the blocks of columns, which are of bytes.
+      if (factored_ && in_groups_ && step == 0 && v * plan_.lanes % 64 == 0)
+        fetch_columns(inner, values_.bodies[0], 1, bytes_ahead);
       Value* w = right(inner, step, v);
       for (int64_t r = 0; r < plan_.m; ++r)
         chains[index(r, v)] = multiply_add(k_, type_, left[static_cast<size_t>(step * plan_.m + r)],
@@ -398,6 +421,7 @@ class NarrowEmitter : IndexBuilder {
   bool by_vector_ = false;
   Form whole_, values_;
   std::vector<Factors> factors_;  // one, or one for each vector; none: not taken apart
+  bool padded_ = false;           // whether all lanes of the last vector's values can be read
   bool masked_ = false;           // whether the unit that is being emitted ends within a vector
   bool factored_ = false;         // which form is being emitted
   Value *row_ = nullptr, *step_ = nullptr, *sums_ = nullptr, *scratch_ = nullptr, *have_ = nullptr;

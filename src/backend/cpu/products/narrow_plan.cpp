@@ -41,7 +41,8 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
   TileModel tile = tile_model(target, b.acc_type);
   p.lanes = tile.lanes;
   // Without FMA instructions multiply-adds are long sequences, which belong into loops.
-  if (p.m < 1 || p.m > most_rows || p.n < 1 || (p.n % p.lanes && !target.masks) || p.k < 1 ||
+  const bool masks = target.masks || target.isa == Isa::avx2;
+  if (p.m < 1 || p.m > most_rows || p.n < 1 || (p.n % p.lanes && !masks) || p.k < 1 ||
       !target.fma || size_of(b.acc_type) < 4)
     return std::nullopt;
   int n_axis = b.batch_rank + 1, k_axis = n_axis + 1;
@@ -53,10 +54,11 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
   const Steps steps = steps_of(b.rhs, k_axis);
   p.segment = steps.segment;
   p.steps = steps.together;
-  // As many chains as registers hold beside a scale and a zero point of each vector.
-  int room = tile.max_rows * tile.vectors >= 24 ? 24 : 12;
+  // As many chains as registers hold beside a scale and a zero point of each vector; of 16
+  // registers eight hold chains, as fewer would wait for each other.
+  const bool many = tile.max_rows * tile.vectors >= 24;
   p.vectors = 8;
-  while (p.vectors > 1 && p.vectors * (p.m + 2) > room) p.vectors /= 2;
+  while (p.vectors > 1 && (many ? p.vectors * (p.m + 2) > 24 : p.vectors * p.m > 8)) p.vectors /= 2;
   p.units = Expr((p.n + p.vectors * p.lanes - 1) / (p.vectors * p.lanes));
   for (size_t a = 0; a < rank; ++a) p.units = p.units * b.axes[a].extent;
   return p;

@@ -136,7 +136,8 @@ struct DigitProduct {
   Expr m;
   int64_t n, k;
   int lanes = 1;         ///< sums of a vector
-  int columns = 4;       ///< of a unit: the bytes of a vector
+  int columns = 4;       ///< of a group: the bytes of a vector
+  int groups = 1;        ///< of columns, of a unit
   int64_t segment = 1;   ///< of k, in which scales are the same
   bool halves = false;   ///< two values share a byte
   int64_t rows = 1;      ///< most rows of a unit
@@ -144,6 +145,7 @@ struct DigitProduct {
   Expr units = {};
 
   static constexpr int digits = 3;
+  int64_t unit_columns() const { return int64_t{groups} * columns; }
   /// Of k that a column's word of bytes holds.
   int values() const { return halves ? 8 : 4; }
   /// A row in memory: its digits, a plane for each place, and what is known of its segments.
