@@ -132,6 +132,7 @@ nb::dict describe_plan(const Executable& e) {
     }
     if (kernel && !whole) {
       d["flop"] = d["bytes"] = "0";
+      d["moved"] = nb::list();
     } else if (kernel) {
       schedule::Estimate cost = schedule::estimate(plan.programs[static_cast<size_t>(s.program)]);
       auto named = [&](const Expr& x) {
@@ -142,6 +143,9 @@ nb::dict describe_plan(const Executable& e) {
       };
       d["flop"] = named(cost.flop).str();
       d["bytes"] = named(cost.bytes).str();
+      nb::list moved;  // by slot
+      for (const Expr& bytes : cost.moved) moved.append(named(bytes).str());
+      d["moved"] = moved;
     }
     steps.append(d);
   }

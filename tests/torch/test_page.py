@@ -188,6 +188,12 @@ def test_explained_kernels_have_the_sizes_of_their_call():
         hologram_torch.explain(torch.nn.Tanh(), torch.ones(4), runs=1)
 
 
+def test_a_table_counts_by_the_rows_that_are_read():
+    (graph,) = hologram_torch.explain(torch.nn.Embedding(3000, 64), torch.tensor([5, 7, 5]), runs=2).graphs
+    (kernel,) = graph.kernels()
+    assert kernel["bytes"] == str(3 * 8 + 2 * 3 * 64 * 4) and kernel["limit"][1] == "L1"
+
+
 def test_the_command_profiles_an_archive(tmp_path, capsys):
     model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
     sizes = ({0: torch.export.Dim("rows", min=2, max=50)},)

@@ -67,9 +67,10 @@ class Plan:
         return least / seconds, what
 
     def _written(self, number: int, bytes: int) -> Optional[int]:
-        """Those of a step's bytes that it writes; None where it does not move the whole of its operands once."""
-        step, slots = self.plan["steps"][number], self.plan["slots"]
-        sizes = [[_number(str(slots[n]["bytes"])) if n >= 0 else None for n in step.get(what, ())] for what in ("reads", "writes")]
+        """Those of a step's bytes that it writes; None where some are read too, or depend on sizes that are not known."""
+        step = self.plan["steps"][number]
+        moved = dict(zip(step.get("slots", ()), step.get("moved", ())))
+        sizes = [[_number(moved.get(n, "")) for n in step.get(what, ())] for what in ("reads", "writes")]
         read, written = (None if None in found else sum(n for n in found if n is not None) for found in sizes)
         return written if read is not None and written is not None and read + written == bytes else None
 
