@@ -53,6 +53,7 @@ class Access {
   Value* load_strided(const Layout& at, LaneValue guard);
   Value* load_shared(const Layout& at, LaneValue guard);
   void store_vector(Value* address, Value* value, Value* mask);
+  void store_runs(Value* address, Value* value, llvm::Constant* lanes);
   void store_where(Value* touched, Value* value, Value* address);
   Value* reverse(Value* v);
   Value* mark(llvm::Instruction* load);
@@ -214,7 +215,31 @@ Value* Access::load_shared(const Layout& at, LaneValue guard) {
   return ir_.CreateShuffleVector(load, order);
 }
 
+// The lanes of a constant mask, as many at a time as a power of two that their number is a multiple
+// of.
+void Access::store_runs(Value* address, Value* value, llvm::Constant* lanes) {
+  auto all = [&](int first, int end) {
+    for (int l = first; l < end; ++l)
+      if (l >= lanes_ || lanes->getAggregateElement(static_cast<unsigned>(l))->isNullValue())
+        return false;
+    return true;
+  };
+  for (int first = 0, count = 1; first < lanes_; first += count, count = 1) {
+    if (!all(first, first + 1)) continue;
+    while (first % (2 * count) == 0 && all(first + count, first + 2 * count)) count *= 2;
+    std::vector<int> order;
+    for (int l = 0; l < count; ++l) order.push_back(first + l);
+    Value* some = count == 1 ? ir_.CreateExtractElement(value, static_cast<uint64_t>(first))
+                             : ir_.CreateShuffleVector(value, order);
+    Value* at = ir_.CreateConstGEP1_64(element_, address, static_cast<uint64_t>(first));
+    ir_.CreateAlignedStore(some, at, align_);
+  }
+}
+
 void Access::store_vector(Value* address, Value* value, Value* mask) {
+  // Where no instruction stores some lanes well, known ones are stored without it.
+  if (auto* known = llvm::dyn_cast_or_null<llvm::Constant>(mask); known && !k_.traits.masks)
+    return store_runs(address, value, known);
   if (mask) {
     ir_.CreateMaskedStore(value, address, align_, mask);
     return;

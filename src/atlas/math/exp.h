@@ -90,17 +90,24 @@ template <class F>
 struct WideScale {
   F magic, after;
 };
+/// The same for x of at most 0, or NaN.
+template <class F>
+WideScale<F> scale_down(F x) {
+  using T = ScalarOf<F>;
+  using Fm = Format<T>;
+  constexpr bool single = sizeof(T) == 4;
+  return {x.of(Fm::round_magic + (Fm::bias + (single ? 63 : 127))),
+          x.of(single ? T(0x1p-63) : T(0x1p-127))};
+}
 template <class F>
 WideScale<F> wide_scale(F x) {
   using T = ScalarOf<F>;
   using Fm = Format<T>;
-  constexpr bool single = sizeof(T) == 4;
   // magic is even either way, so that halves round to even
-  constexpr int up = single ? 63 : 127;
-  constexpr T down = single ? T(0x1p-63) : T(0x1p-127);
-  constexpr T magic = Fm::round_magic + Fm::bias;
   auto negative = x < T(0);
-  return {choose(negative, x, magic + up, magic - 3), choose(negative, x, down, T(8))};
+  const WideScale<F> below = scale_down(x);
+  return {select(negative, below.magic, Fm::round_magic + (Fm::bias - 3)),
+          select(negative, below.after, T(8))};
 }
 
 template <class T>
@@ -131,10 +138,12 @@ Num<B, float> exp_rest(Num<B, float> x, Num<B, float> n) {
   auto r = fma(n, -Fm::ln2_lo, fma(n, -Fm::ln2_hi, x));
   return fma(polynomial(r, table::exp_shifted_f32), r * r, r);
 }
+/// `bounded`: x is at most 0, or NaN; then the scaling of negative numbers serves, also for 0.
 template <class B>
-Num<B, float> exp(Num<B, float> x) {
-  x = at_most(at_least(x, exp_low<float>), exp_high<float>);
-  auto [magic, after] = wide_scale(x);
+Num<B, float> exp(Num<B, float> x, bool bounded = false) {
+  x = at_least(x, exp_low<float>);
+  if (!bounded) x = at_most(x, exp_high<float>);
+  auto [magic, after] = bounded ? scale_down(x) : wide_scale(x);
   auto t = exp_power(x) + magic;
   auto q = exp_rest(x, t - magic);
   auto scale = from_bits<float>(to_bits(t) << Format<float>::fraction_bits);

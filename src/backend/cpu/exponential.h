@@ -9,7 +9,7 @@ namespace hologram::cpu {
 /// of atlas/math.
 bool renders(const Target& target, ir::Op op, DType type);
 
-/// e^x in f32 on AVX-512, on a scalar or a vector; `bounded`: x is at most 0, or NaN.
+/// e^x in f32, on a scalar or a vector; `bounded`: x is at most 0, or NaN.
 Value* emit_exp(CpuFunction& k, Value* x, bool bounded);
 
 /// The same for results that are rounded to bfloat16: off by at most 2^-18 of e^x, and 2^-23 |x| of

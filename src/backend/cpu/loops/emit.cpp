@@ -95,22 +95,23 @@ class LoopEmitter {
       for (size_t a = rank; a < at.size(); ++a)
         scope.set_axis(f_.last_axis(static_cast<int>(a - rank)), at[a]);
     };
-    std::vector<Value*> end = emit_loop(
-        root, k_.begin, k_.end, k_.i64(1), true, start,
-        [&](Scope& scope, Value* number, std::vector<Value*> at) -> std::vector<Value*> {
-          const std::vector<Value*> now(at.begin(), at.begin() + f_.rank);
-          for (int a = 0; a < f_.rank; ++a) scope.set_axis(a, now[static_cast<size_t>(a)]);
-          set_last(scope, at);
-          std::vector<Value*> next = advance(scope, now);
-          // The last point looks at itself again: the points behind are not this call's.
-          Value* last = ir_.CreateICmpEQ(ir_.CreateAdd(number, k_.i64(1)), k_.end);
-          for (size_t a = 0; f_.plan.carried && a < next.size(); ++a)
-            scope.set_axis(f_.next_axis(static_cast<int>(a)),
-                           ir_.CreateSelect(last, now[a], next[a]));
-          stages_.emit(scope);
-          if (f_.plan.trailing) next.insert(next.end(), now.begin(), now.end());
-          return next;
-        });
+    std::vector<Value*> end =
+        emit_loop(root, k_.begin, k_.end, k_.i64(1), true, start,
+                  [&](Scope& scope, Value* number, std::vector<Value*> at) -> std::vector<Value*> {
+                    const std::vector<Value*> now(at.begin(), at.begin() + f_.rank);
+                    for (int a = 0; a < f_.rank; ++a)
+                      scope.set_axis(a, now[static_cast<size_t>(a)]);
+                    set_last(scope, at);
+                    std::vector<Value*> next = advance(scope, now);
+                    // The last point looks at itself again: the points behind are not this call's.
+                    Value* last = ir_.CreateICmpEQ(ir_.CreateAdd(number, k_.i64(1)), k_.end);
+                    for (size_t a = 0; f_.plan.carried && a < next.size(); ++a)
+                      scope.set_axis(f_.next_axis(static_cast<int>(a)),
+                                     ir_.CreateSelect(last, now[a], next[a]));
+                    stages_.emit(scope);
+                    if (f_.plan.trailing) next.insert(next.end(), now.begin(), now.end());
+                    return next;
+                  });
     if (!f_.plan.trailing) return;
     Scope scope(root, false);
     set_last(scope, end);
@@ -176,60 +177,103 @@ class LoopEmitter {
   // along the other axis and turned over, then what is left of the lines.
   void tiles() {
     Scope& root = k_.root();
-    int last = f_.rank - 1, other = f_.rank - 2, lanes = f_.plan.lanes;
-    const atlas::Body& body = f_.block.stages[0].body;
+    const int other = f_.rank - 2, side = f_.plan.lanes * f_.plan.squares;
     root.seek();
-    Value *across = emit_expr(root, f_.extent(other)).v,
-          *along = emit_expr(root, f_.extent(last)).v;
-    Value* blocks = emit_expr(root, ceil_div(f_.extent(other), Expr(lanes))).v;
+    Value* across = emit_expr(root, f_.extent(other)).v;
+    emit_expr(root, f_.extent(other + 1));
+    Value* blocks = emit_expr(root, ceil_div(f_.extent(other), Expr(side))).v;
     root.seek();
-    const Expr& lines_of = f_.extent(other);
-    bool whole_squares = lines_of.is_const() && lines_of.constant_value() % lanes == 0;
-    bool masked = f_.plan.masked_tails && !whole_squares;
     const Squares squares(f_);
     emit_loop(root, k_.begin, k_.end, k_.i64(1), true, [&](Scope& unit, Value* number) {
       Value* outer = ir_.CreateUDiv(number, blocks);
       Value* first =
-          ir_.CreateMul(ir_.CreateSub(number, ir_.CreateMul(outer, blocks)), k_.i64(lanes));
+          ir_.CreateMul(ir_.CreateSub(number, ir_.CreateMul(outer, blocks)), k_.i64(side));
       std::vector<Value*> at = coordinates(unit, outer, other);
       for (int a = 0; a < other; ++a) unit.set_axis(a, at[static_cast<size_t>(a)]);
       unit.seek();
       Value* lines =
-          ir_.CreateBinaryIntrinsic(Intrinsic::smin, k_.i64(lanes), ir_.CreateSub(across, first));
-      Value *whole = ir_.CreateAnd(along, k_.i64(-lanes)), *mask = nullptr;
-      if (masked)
-        mask = lane_mask(k_, lines, lanes);
-      else
-        whole = ir_.CreateSelect(ir_.CreateICmpEQ(lines, k_.i64(lanes)), whole, k_.i64(0));
-      Value* rows = masked ? lines : k_.i64(lanes);
-      const bool straight = !masked && squares.fit_registers();
-      auto square = [&](Scope& s, Value* j, int columns) {
-        if (straight && columns == lanes) return squares.lines_in_registers(s, first, j);
-        squares.load(s, first, j, {mask, columns, lines});
-        s.seek();
-        emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& line, Value* r) {
-          line.set_axis(other, ir_.CreateAdd(first, r));
-          line.set_axis(last, j);
-          Value* some = columns < lanes ? lane_mask(k_, k_.i64(columns), lanes) : nullptr;
-          line.set_lanes(last, lanes, some);
-          squares.preset(line, r);
-          emit_body(line, body);
-        });
-      };
-      emit_loop(unit, k_.i64(0), whole, k_.i64(lanes), false,
-                [&](Scope& s, Value* j) { square(s, j, lanes); });
-      if (f_.plan.masked_tails && f_.extent(last).is_const()) {
-        auto left = static_cast<int>(f_.extent(last).constant_value() % lanes);
-        if (left > 0)
-          emit_loop(unit, whole, along, k_.i64(lanes), false,
-                    [&](Scope& s, Value* j) { square(s, j, left); });
-        return;
-      }
-      unit.seek();
-      emit_loop(unit, k_.i64(0), lines, k_.i64(1), true, [&](Scope& rest, Value* r) {
-        rest.set_axis(other, ir_.CreateAdd(first, r));
-        lanes_.loop(rest, last, whole, along, 1, {&body}, [&](Scope& s) { emit_body(s, body); });
+          ir_.CreateBinaryIntrinsic(Intrinsic::smin, k_.i64(side), ir_.CreateSub(across, first));
+      f_.plan.masked_tails ? masked_squares(unit, squares, first, lines)
+                           : whole_squares(unit, squares, first, lines);
+    });
+  }
+
+  // The lines of a unit, with masks for what is no whole square.
+  void masked_squares(Scope& unit, const Squares& squares, Value* first, Value* lines) {
+    const int last = f_.rank - 1, lanes = f_.plan.lanes;
+    const Expr &lines_of = f_.extent(last - 1), &length = f_.extent(last);
+    const bool all = lines_of.is_const() && lines_of.constant_value() % lanes == 0;
+    Value* mask = all ? nullptr : lane_mask(k_, lines, lanes);
+    Value* along = emit_expr(unit, length).v;
+    unit.seek();
+    Value* whole = ir_.CreateAnd(along, k_.i64(-lanes));
+    auto walk = [&](Value* begin, Value* end, int columns) {
+      emit_loop(unit, begin, end, k_.i64(lanes), false, [&](Scope& s, Value* j) {
+        square(s, squares, first, j, {mask, columns, lines});
       });
+    };
+    walk(k_.i64(0), whole, lanes);
+    if (!length.is_const()) return left_of_lines(unit, first, lines, k_.i64(lanes), whole);
+    if (auto left = static_cast<int>(length.constant_value() % lanes)) walk(whole, along, left);
+  }
+
+  // The same without masks: where squares make up lines of memory, tiles of them, so that these are
+  // read and written as a whole; then single squares; then lanes.
+  void whole_squares(Scope& unit, const Squares& squares, Value* first, Value* lines) {
+    const int lanes = f_.plan.lanes, side = lanes * f_.plan.squares;
+    Value* along = emit_expr(unit, f_.extent(f_.rank - 1)).v;
+    unit.seek();
+    auto walk = [&](Value* begin, Value* end, int step, Value* count) {
+      emit_loop(unit, begin, end, k_.i64(step), false, [&](Scope& tile, Value* j) {
+        emit_loop(tile, k_.i64(0), count, k_.i64(lanes), false, [&](Scope& part, Value* i) {
+          Value* line = ir_.CreateAdd(first, i);
+          emit_loop(part, k_.i64(0), k_.i64(step), k_.i64(lanes), true, [&](Scope& s, Value* c) {
+            square(s, squares, line, ir_.CreateAdd(j, c), {nullptr, lanes, nullptr});
+          });
+        });
+      });
+      unit.seek();
+    };
+    Value *tiled = k_.i64(0), *whole = ir_.CreateAnd(along, k_.i64(-lanes)),
+          *whole_lines = ir_.CreateAnd(lines, k_.i64(-lanes));
+    if (side > lanes) {
+      tiled = ir_.CreateSelect(ir_.CreateICmpEQ(lines, k_.i64(side)),
+                               ir_.CreateAnd(along, k_.i64(-side)), tiled);
+      walk(k_.i64(0), tiled, side, k_.i64(side));
+    }
+    walk(tiled, whole, lanes, whole_lines);
+    left_of_lines(unit, first, lines, whole_lines, whole);
+  }
+
+  // The lines of a unit lane by lane, the first `some` of them from `whole` on.
+  void left_of_lines(Scope& unit, Value* first, Value* lines, Value* some, Value* whole) {
+    const atlas::Body& body = f_.block.stages[0].body;
+    const int last = f_.rank - 1;
+    Value* along = emit_expr(unit, f_.extent(last)).v;
+    unit.seek();
+    emit_loop(unit, k_.i64(0), lines, k_.i64(1), true, [&](Scope& rest, Value* r) {
+      rest.set_axis(last - 1, ir_.CreateAdd(first, r));
+      Value* from = ir_.CreateSelect(ir_.CreateICmpSLT(r, some), whole, k_.i64(0));
+      lanes_.loop(rest, last, from, along, 1, {&body}, [&](Scope& s) { emit_body(s, body); });
+    });
+  }
+
+  // The lines of the square that begins at line `first`, column j.
+  void square(Scope& s, const Squares& squares, Value* first, Value* j, const Squares::Some& some) {
+    const int last = f_.rank - 1, lanes = f_.plan.lanes;
+    if (!some.lines && some.columns == lanes && squares.fit_registers())
+      return squares.lines_in_registers(s, first, j);
+    const atlas::Body& body = f_.block.stages[0].body;
+    squares.load(s, first, j, some);
+    s.seek();
+    Value* rows = some.lines ? some.count : k_.i64(lanes);
+    emit_loop(s, k_.i64(0), rows, k_.i64(1), true, [&](Scope& line, Value* r) {
+      line.set_axis(last - 1, ir_.CreateAdd(first, r));
+      line.set_axis(last, j);
+      Value* mask = some.columns < lanes ? lane_mask(k_, k_.i64(some.columns), lanes) : nullptr;
+      line.set_lanes(last, lanes, mask);
+      squares.preset(line, r);
+      emit_body(line, body);
     });
   }
 

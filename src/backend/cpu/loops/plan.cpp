@@ -26,9 +26,8 @@ std::vector<bool> computed_once(const atlas::Body& body, int axis = -1) {
                        (axis >= 0 && i.code == Code::accumulator);
     const bool fixed = !i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
     once.push_back(value && fixed && !(axis < 0 ? i.expr.has_axes() : i.expr.has_axis(axis)) &&
-                   std::ranges::all_of(i.args, [&](atlas::ValueId a) {
-                     return a == atlas::no_value || once[a];
-                   }));
+                   std::ranges::all_of(
+                       i.args, [&](atlas::ValueId a) { return a == atlas::no_value || once[a]; }));
   }
   return once;
 }
@@ -146,8 +145,8 @@ bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& targ
     return false;
   for (int n = 0; n < 2; ++n) {
     const Stage& s = b.stages[static_cast<size_t>(n)];
-    const bool only_computes = n == 1 && b.stages.size() == 2 &&
-                               arithmetic_along(s.body, b.parallel_rank) <= most_beside;
+    const bool only_computes =
+        n == 1 && b.stages.size() == 2 && arithmetic_along(s.body, b.parallel_rank) <= most_beside;
     if (s.kind != StageKind::row || (s.reductions.empty() && !only_computes) ||
         std::any_of(s.reductions.begin(), s.reductions.end(), [](const auto& r) {
           return r.tree || ir::info(r.op).kind != ir::OpKind::reduce;
@@ -162,9 +161,10 @@ bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& targ
          });
 }
 
-// Whether the third stage of a point may run along with the next point's second one, which then does
-// not wait for the sums of a row. At the first point of a call it runs at that very point, in front
-// of the second stage, on whatever its result holds: so this must be harmless, and written anew.
+// Whether the third stage of a point may run along with the next point's second one, which then
+// does not wait for the sums of a row. At the first point of a call it runs at that very point, in
+// front of the second stage, on whatever its result holds: so this must be harmless, and written
+// anew.
 bool trails(const atlas::LoopBlock& b, const std::vector<atlas::Buffer>& buffers) {
   constexpr int most_work = 8;
   constexpr int64_t longest = 64 * 1024;  // bytes of a row, of which four are in use at a time
@@ -175,10 +175,11 @@ bool trails(const atlas::LoopBlock& b, const std::vector<atlas::Buffer>& buffers
       arithmetic_along(last.body, b.parallel_rank) > most_work || !extent.is_const())
     return false;
   auto touches = [&](int stage, Code code, int buffer, const Expr* at) {
-    return std::ranges::any_of(b.stages[static_cast<size_t>(stage)].body.instrs, [&](const auto& i) {
-      return i.code == code && i.buffer == buffer && (!at || i.expr == *at) &&
-             (code == Code::load || !at || i.args[1] == atlas::no_value);
-    });
+    return std::ranges::any_of(
+        b.stages[static_cast<size_t>(stage)].body.instrs, [&](const auto& i) {
+          return i.code == code && i.buffer == buffer && (!at || i.expr == *at) &&
+                 (code == Code::load || !at || i.args[1] == atlas::no_value);
+        });
   };
   for (const Instr& i : last.body.instrs) {
     const bool access = i.code == Code::load || i.code == Code::store;
@@ -191,7 +192,8 @@ bool trails(const atlas::LoopBlock& b, const std::vector<atlas::Buffer>& buffers
         extent.constant_value() * size_of(buffer.dtype) > longest)
       return false;
     const bool written = touches(2, Code::store, i.buffer, nullptr);
-    if (i.code == Code::load && written && !touches(1, Code::store, i.buffer, &i.expr)) return false;
+    if (i.code == Code::load && written && !touches(1, Code::store, i.buffer, &i.expr))
+      return false;
     if (i.code == Code::store &&
         (touches(0, Code::load, i.buffer, nullptr) || touches(1, Code::load, i.buffer, nullptr)))
       return false;
@@ -286,7 +288,9 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   if (plan.mode == LaneMode::parallel &&
       !transposed_loads(b, program.buffers, least_lines(plan.masked_tails)).empty()) {
     plan.tiled = true;
-    plan.lanes = std::min(target.vector_bytes / lane_bytes(program), 16);
+    const int bytes = lane_bytes(program);
+    plan.lanes = std::min(target.vector_bytes / bytes, 16);
+    if (!plan.masked_tails) plan.squares = std::max(1, 64 / (plan.lanes * bytes));
     plan.unroll = 1;
     plan.paired = plan.may_stream = false;
   }
@@ -481,12 +485,11 @@ Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Targ
     launch.unit_work = min(length, Expr(interleaved_unit)) * run *
                        Expr(std::max<int64_t>(1, (point + 500) / plan.lanes));
   } else if (plan.tiled) {
-    // A unit is as many lines as there are lanes.
     size_t lane = static_cast<size_t>(b.parallel_rank) - 1;
-    launch.total =
-        extent_of(b, 0, b.parallel_rank - 2) * ceil_div(b.axes[lane - 1].extent, Expr(plan.lanes));
+    launch.total = extent_of(b, 0, b.parallel_rank - 2) *
+                   ceil_div(b.axes[lane - 1].extent, Expr(plan.lanes * plan.squares));
     launch.grain = Expr(1);
-    launch.unit_work = b.axes[lane].extent * Expr(std::max<int64_t>(1, 3 * point));
+    launch.unit_work = b.axes[lane].extent * Expr(std::max<int64_t>(1, 3 * point) * plan.squares);
   } else if (plan.whole_lines) {
     size_t lane = static_cast<size_t>(b.parallel_rank) - 1;
     launch.total = extent_of(b, 0, b.parallel_rank - 1);

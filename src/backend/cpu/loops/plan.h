@@ -24,6 +24,7 @@ struct LoopPlan {
   int unroll = 1;             ///< vectors per round of loops without reductions
   bool paired = false;        ///< two vectors at a time, instruction by instruction
   bool tiled = false;         ///< squares of lanes: see transposed_loads
+  int squares = 1;            ///< side by side in either direction: together lines of memory
   bool whole_lines = false;   ///< units are lines of the lane axis: see shared_element
   int block_axes = 0;         ///< > 0: units are all points of so many last axes: see short_lines
   int columns = 0;            ///< > 0: vectors of a block of columns: see columns_plan.h

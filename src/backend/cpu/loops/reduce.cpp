@@ -4,7 +4,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
-#include <limits>
+#include <algorithm>
 
 #include "atlas/order.h"
 #include "backend/cpu/loops/block_tree.h"
@@ -90,15 +90,17 @@ class LaneReducer final : public Reducer {
   std::unique_ptr<BlockTree> blocks_;
 };
 
-// Maximum and minimum of floats along the row where the target has AVX-512DQ: its range instruction
-// orders zeros but passes numbers over NaN, so NaN are noted apart. Neither depends on an order.
+// Maximum and minimum of floats along the row on x86, in an order that does not show. An
+// instruction compares numbers and passes over NaN, which are noted apart. AVX-512DQ's range
+// instruction orders zeros; elsewhere the signs of all elements are noted too, which decide if the
+// result is a zero.
 class RangeReducer final : public Reducer {
  public:
   static bool suits(CpuFunction& k, const atlas::Reduction& r, const RowShape& shape) {
-    return k.target.isa == Isa::avx512 && shape.along_row && !r.tree &&
+    return k.traits.max_gives_second && shape.along_row && !r.tree && shape.lanes > 1 &&
            compute_type(r.type) == r.type && is_float(r.type) &&
            (r.op == Op::reduce_max || r.op == Op::reduce_min) &&
-           shape.lanes * size_of(r.type) == 64;
+           (!ranges(k) || shape.lanes * size_of(r.type) == k.target.vector_bytes);
   }
 
   RangeReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
@@ -106,14 +108,12 @@ class RangeReducer final : public Reducer {
     type_ = k_.lane_type(r.type, lanes_);
     identity_ = llvm::ConstantVector::getSplat(
         llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), k_.identity(r.op, r.type));
-    llvm::Type* bits = k_.widen(k_.ir.getInt1Ty(), lanes_);
+    const int vectors = partials / lanes_;
     scope.seek();
-    for (int c = 0; c < partials / lanes_; ++c) {
-      best_.push_back(k_.slot(type_, "best"));
-      k_.ir.CreateStore(identity_, best_.back());
-      nan_.push_back(k_.slot(bits, "nan"));
-      k_.ir.CreateStore(llvm::Constant::getNullValue(bits), nan_.back());
-    }
+    best_ = states(ranges(k_) ? vectors : std::min(vectors, 4), identity_, "best");
+    if (!ranges(k_)) signs_ = states(std::min(vectors, 2), identity_, "signs");
+    llvm::Type* bits = ranges(k_) ? k_.widen(k_.ir.getInt1Ty(), lanes_) : words();
+    nan_ = states(std::min(vectors, 2), llvm::Constant::getNullValue(bits), "nan");
   }
 
   void update(Scope&, int copy, LaneValue value, LaneValue, Value*, Value* mask) override {
@@ -121,15 +121,18 @@ class RangeReducer final : public Reducer {
     auto c = static_cast<size_t>(copy);
     Value* x = splat(k_, value, lanes_);
     if (mask) x = ir.CreateSelect(mask, x, identity_);
-    ir.CreateStore(range(ir.CreateLoad(type_, best_[c]), x), best_[c]);
+    join(best_[c % best_.size()], x, [&](Value* was) { return larger(x, was); });
+    if (!signs_.empty())
+      join(signs_[c % signs_.size()], x, [&](Value* was) { return join_signs(was, x); });
     // One comparison serves two vectors of a whole group.
     if (!mask && copy % 2 == 0) {
       waiting_ = x;
       return;
     }
     Value* unordered = ir.CreateFCmpUNO(x, mask ? x : waiting_);
-    Value* seen = ir.CreateLoad(unordered->getType(), nan_[c]);
-    ir.CreateStore(ir.CreateOr(seen, unordered), nan_[c]);
+    unordered = ir.CreateSExt(unordered, nan_[0]->getAllocatedType());
+    join(nan_[c / 2 % nan_.size()], unordered,
+         [&](Value* was) { return ir.CreateOr(was, unordered); });
   }
 
   void advance(Scope&, Value*) override {}
@@ -137,31 +140,63 @@ class RangeReducer final : public Reducer {
   LaneValue finish(Scope& scope, Value*) override {
     scope.seek();
     auto& ir = k_.ir;
-    Value *best = nullptr, *nan = nullptr;
-    for (size_t c = 0; c < best_.size(); ++c) {
-      Value* v = ir.CreateLoad(type_, best_[c]);
-      Value* n = ir.CreateLoad(k_.widen(ir.getInt1Ty(), lanes_), nan_[c]);
-      best = best ? range(best, v) : v;
-      nan = nan ? ir.CreateOr(nan, n) : n;
-    }
+    auto all = [&](const std::vector<llvm::AllocaInst*>& of, auto&& op) {
+      Value* result = nullptr;
+      for (llvm::AllocaInst* slot : of) {
+        Value* v = ir.CreateLoad(slot->getAllocatedType(), slot);
+        result = result ? op(result, v) : v;
+      }
+      return result;
+    };
     // Butterflies of whole vectors: every lane ends with the result, and no narrower maximum, which
     // takes many instructions, is needed.
-    for (int half = lanes_ / 2; half > 0; half /= 2) {
-      std::vector<int> order;
-      for (int l = 0; l < lanes_; ++l) order.push_back(l ^ half);
-      best = range(best, ir.CreateShuffleVector(best, order));
+    auto across = [&](Value* v, auto&& op) {
+      for (int half = lanes_ / 2; half > 0; half /= 2) {
+        std::vector<int> order;
+        for (int l = 0; l < lanes_; ++l) order.push_back(l ^ half);
+        v = op(v, ir.CreateShuffleVector(v, order));
+      }
+      return ir.CreateExtractElement(v, uint64_t{0});
+    };
+    auto best = [&](Value* x, Value* y) { return larger(x, y); };
+    Value* result = across(all(best_, best), best);
+    if (!signs_.empty()) {
+      auto sign = [&](Value* x, Value* y) { return join_signs(x, y); };
+      Value* zero = llvm::Constant::getNullValue(result->getType());
+      Value* signed_zero =
+          ir.CreateBinaryIntrinsic(Intrinsic::copysign, zero, across(all(signs_, sign), sign));
+      result = ir.CreateSelect(ir.CreateFCmpOEQ(result, zero), signed_zero, result);
     }
-    Value* result = ir.CreateExtractElement(best, uint64_t{0});
+    Value* nan = all(nan_, [&](Value* x, Value* y) { return ir.CreateOr(x, y); });
     llvm::Constant* no_number = llvm::ConstantFP::getNaN(k_.type_of(r_.type));
+    nan = ir.CreateICmpNE(nan, llvm::Constant::getNullValue(nan->getType()));
     return {ir.CreateSelect(ir.CreateOrReduce(nan), no_number, result), false};
   }
 
  private:
-  Value* range(Value* x, Value* y) {
+  static bool ranges(CpuFunction& k) { return k.target.isa == Isa::avx512; }
+
+  std::vector<llvm::AllocaInst*> states(int count, llvm::Constant* first, const char* name) {
+    std::vector<llvm::AllocaInst*> slots;
+    for (int c = 0; c < count; ++c) {
+      slots.push_back(k_.slot(first->getType(), name));
+      k_.ir.CreateStore(first, slots.back());
+    }
+    return slots;
+  }
+  template <class Op>
+  void join(llvm::AllocaInst* slot, Value* x, Op&& op) {
+    k_.ir.CreateStore(op(k_.ir.CreateLoad(x->getType(), slot)), slot);
+  }
+
+  // Of x and a y that is a number.
+  Value* larger(Value* x, Value* y) {
     auto& ir = k_.ir;
-    bool single = r_.type == DType::f32;
+    const bool max = r_.op == Op::reduce_max, single = r_.type == DType::f32;
+    if (!ranges(k_))
+      return ir.CreateSelect(max ? ir.CreateFCmpOGT(x, y) : ir.CreateFCmpOLT(x, y), x, y);
     // Immediate: larger or smaller of the two, sign of the result as compared.
-    Value* which = ir.getInt32(r_.op == Op::reduce_max ? 5 : 4);
+    Value* which = ir.getInt32(max ? 5 : 4);
     Value* all = ir.getIntN(static_cast<unsigned>(lanes_), single ? 0xffff : 0xff);
     auto id =
         single ? Intrinsic::x86_avx512_mask_range_ps_512 : Intrinsic::x86_avx512_mask_range_pd_512;
@@ -169,12 +204,25 @@ class RangeReducer final : public Reducer {
         id, {}, {x, y, which, llvm::Constant::getNullValue(type_), all, ir.getInt32(4)});
   }
 
+  // The sign that a zero has as the result: of a maximum - if all have it, of a minimum if any has.
+  Value* join_signs(Value* x, Value* y) {
+    auto& ir = k_.ir;
+    x = ir.CreateBitCast(x, words());
+    y = ir.CreateBitCast(y, words());
+    return ir.CreateBitCast(r_.op == Op::reduce_max ? ir.CreateAnd(x, y) : ir.CreateOr(x, y),
+                            type_);
+  }
+
+  llvm::Type* words() {
+    return k_.widen(k_.ir.getIntNTy(static_cast<unsigned>(8 * size_of(r_.type))), lanes_);
+  }
+
   CpuFunction& k_;
   const atlas::Reduction& r_;
   int lanes_;
   llvm::Type* type_;
   llvm::Constant* identity_;
-  std::vector<Value*> best_, nan_;
+  std::vector<llvm::AllocaInst*> best_, signs_, nan_;
   Value* waiting_ = nullptr;
 };
 
@@ -271,24 +319,30 @@ class SerialReducer final : public Reducer {
   std::unique_ptr<BlockTree> blocks_;
 };
 
-// argmax and argmin: best value, its row position and what to report for it. An empty state has the
-// largest position.
+// argmax and argmin: best value, its place and what to report for it. Along the row a place is the
+// number of a round of as many vectors as there are states. An empty state has the largest place.
 class BestReducer final : public Reducer {
  public:
   BestReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
       : k_(function_of(scope)), r_(r), shape_(shape), lanes_(shape.lanes) {
+    constexpr int most = 4;  // no order shows, and each takes two registers
     type_ = k_.lane_type(r.type, lanes_);
-    word_ = k_.widen(k_.ir.getInt64Ty(), lanes_);
-    int copies = shape.along_row ? partials / lanes_ : 1;
+    const int copies = shape.along_row ? std::min(most, partials / lanes_) : 1;
+    if (shape.along_row) round_ = copies * lanes_;
+    // As wide as the elements, so that one comparison chooses both.
+    const bool small = provably_less(shape.total, Expr(int64_t{1} << 31));
+    auto& ir = k_.ir;
+    word_ = k_.widen(small && size_of(r.type) <= 4 ? ir.getInt32Ty() : ir.getInt64Ty(), lanes_);
     auto extremum = r.op == Op::reduce_argmax ? Op::reduce_max : Op::reduce_min;
     scope.seek();
     for (int c = 0; c < copies; ++c) {
       State s{k_.slot(type_, "best"), k_.slot(word_, "where"), nullptr};
-      k_.ir.CreateStore(splat(k_, {k_.identity(extremum, r.type), false}, lanes_), s.value);
-      k_.ir.CreateStore(llvm::ConstantInt::get(word_, empty), s.position);
+      ir.CreateStore(splat(k_, {k_.identity(extremum, r.type), false}, lanes_), s.value);
+      ir.CreateStore(empty(word_), s.place);
       if (r.position != atlas::no_value) {
-        s.reported = k_.slot(word_, "reported");
-        k_.ir.CreateStore(llvm::Constant::getNullValue(word_), s.reported);
+        llvm::Type* type = k_.widen(ir.getInt64Ty(), lanes_);
+        s.reported = k_.slot(type, "reported");
+        ir.CreateStore(llvm::Constant::getNullValue(type), s.reported);
       }
       states_.push_back(s);
     }
@@ -297,20 +351,22 @@ class BestReducer final : public Reducer {
   void update(Scope&, int copy, LaneValue value, LaneValue reported, Value* position,
               Value* mask) override {
     auto& ir = k_.ir;
-    State& s = states_[static_cast<size_t>(copy)];
+    const auto c = static_cast<size_t>(copy), count = states_.size();
+    State& s = states_[c % count];
     Value *best = ir.CreateLoad(type_, s.value), *x = splat(k_, value, lanes_);
-    Value* here = splat(k_, {position, false}, lanes_);
-    if (shape_.along_row && lanes_ > 1) here = ir.CreateAdd(here, iota(ir.getInt64Ty(), lanes_));
-    Value* was = ir.CreateLoad(word_, s.position);
+    llvm::Type* element = word_->getScalarType();
+    Value* number = shape_.along_row ? ir.CreateUDiv(position, k_.i64(round_)) : position;
+    Value* here = splat(k_, {ir.CreateTrunc(number, element), false}, lanes_);
+    if (c >= count) here = ir.CreateAdd(here, llvm::ConstantInt::get(word_, c / count));
+    Value* was = ir.CreateLoad(word_, s.place);
     Value* take = better(x, best);
-    if (s.reported)
-      take = ir.CreateOr(take, ir.CreateICmpEQ(was, llvm::ConstantInt::get(word_, empty)));
+    if (s.reported) take = ir.CreateOr(take, ir.CreateICmpEQ(was, empty(word_)));
     if (mask) take = ir.CreateAnd(take, mask);
     ir.CreateStore(ir.CreateSelect(take, x, best), s.value);
-    ir.CreateStore(ir.CreateSelect(take, here, was), s.position);
+    ir.CreateStore(ir.CreateSelect(take, here, was), s.place);
     if (s.reported) {
       Value* y = splat(k_, reported, lanes_);
-      ir.CreateStore(ir.CreateSelect(take, y, ir.CreateLoad(word_, s.reported)), s.reported);
+      ir.CreateStore(ir.CreateSelect(take, y, ir.CreateLoad(y->getType(), s.reported)), s.reported);
     }
   }
 
@@ -320,53 +376,71 @@ class BestReducer final : public Reducer {
     scope.seek();
     auto& ir = k_.ir;
     std::vector<State> now;
-    for (const State& s : states_)
-      now.push_back({ir.CreateLoad(type_, s.value), ir.CreateLoad(word_, s.position),
-                     s.reported ? ir.CreateLoad(word_, s.reported) : nullptr});
+    for (size_t c = 0; c < states_.size(); ++c) {
+      const State& s = states_[c];
+      Value* place = ir.CreateLoad(word_, s.place);
+      if (shape_.along_row) place = position_of(place, static_cast<int>(c));
+      now.push_back(
+          {ir.CreateLoad(type_, s.value), place,
+           s.reported ? ir.CreateLoad(k_.widen(ir.getInt64Ty(), lanes_), s.reported) : nullptr});
+    }
     for (size_t half = now.size() / 2; half > 0; half /= 2)
       for (size_t c = 0; c < half; ++c) now[c] = merge(now[c], now[c + half]);
     State r = now[0];
     if (shape_.along_row)
       for (int half = lanes_ / 2; half > 0; half /= 2)
         r = merge(part(r, 0, half), part(r, half, half));
-    Value* nothing =
-        ir.CreateICmpEQ(r.position, llvm::ConstantInt::get(r.position->getType(), empty));
-    Value* result = r.reported ? r.reported : r.position;
-    return {ir.CreateSelect(nothing, llvm::Constant::getNullValue(result->getType()), result),
+    Value* nothing = ir.CreateICmpEQ(r.place, empty(r.place->getType()));
+    Value* result = r.reported ? r.reported : r.place;
+    result = ir.CreateSelect(nothing, llvm::Constant::getNullValue(result->getType()), result);
+    return {ir.CreateZExt(result, result->getType()->getWithNewBitWidth(64)),
             !shape_.along_row && lanes_ > 1};
   }
 
  private:
-  static constexpr uint64_t empty = std::numeric_limits<int64_t>::max();
-
   struct State {
-    Value *value, *position, *reported;
+    Value *value, *place, *reported;
   };
 
-  // x in place of an earlier best.
+  static llvm::Constant* empty(llvm::Type* type) { return llvm::Constant::getAllOnesValue(type); }
+
+  // The row positions of a state's lanes.
+  Value* position_of(Value* place, int copy) {
+    auto& ir = k_.ir;
+    llvm::Type* element = word_->getScalarType();
+    Value* first =
+        ir.CreateMul(place, llvm::ConstantInt::get(word_, static_cast<uint64_t>(round_)));
+    Value* within = splat(
+        k_, {llvm::ConstantInt::get(element, static_cast<uint64_t>(copy * lanes_)), false}, lanes_);
+    if (lanes_ > 1) within = ir.CreateAdd(within, iota(element, lanes_));
+    return ir.CreateSelect(ir.CreateICmpEQ(place, empty(word_)), place,
+                           ir.CreateAdd(first, within));
+  }
+
+  // x in place of an earlier best: the first NaN, or what is better than a number.
   Value* better(Value* x, Value* best) {
     auto& ir = k_.ir;
-    std::array<Value*, 2> order{best, x};
-    if (r_.op == Op::reduce_argmin) std::swap(order[0], order[1]);
-    Value* wins = emit_arithmetic(k_, Op::lt, r_.type, order);
-    if (!is_float(r_.type)) return wins;
+    const bool max = r_.op == Op::reduce_argmax;
+    if (!is_float(r_.type)) {
+      std::array<Value*, 2> order{best, x};
+      if (!max) std::swap(order[0], order[1]);
+      return emit_arithmetic(k_, Op::lt, r_.type, order);
+    }
     if (compute_type(r_.type) != r_.type) {
       x = emit_cast(k_, Op::cast, x, r_.type, DType::f32);
       best = emit_cast(k_, Op::cast, best, r_.type, DType::f32);
     }
-    Value* first_nan = ir.CreateAnd(ir.CreateFCmpUNO(x, x), ir.CreateFCmpORD(best, best));
-    return ir.CreateOr(wins, first_nan);
+    Value* wins = max ? ir.CreateFCmpUGT(x, best) : ir.CreateFCmpULT(x, best);
+    return ir.CreateAnd(wins, ir.CreateFCmpORD(best, best));
   }
 
   State merge(const State& a, const State& b) {
     auto& ir = k_.ir;
-    Value* tie = ir.CreateAnd(ir.CreateNot(better(a.value, b.value)),
-                              ir.CreateICmpSLT(b.position, a.position));
+    Value* tie =
+        ir.CreateAnd(ir.CreateNot(better(a.value, b.value)), ir.CreateICmpULT(b.place, a.place));
     Value* second = ir.CreateOr(better(b.value, a.value), tie);
-    second = ir.CreateAnd(
-        second, ir.CreateICmpNE(b.position, llvm::ConstantInt::get(b.position->getType(), empty)));
-    return {ir.CreateSelect(second, b.value, a.value),
-            ir.CreateSelect(second, b.position, a.position),
+    second = ir.CreateAnd(second, ir.CreateICmpNE(b.place, empty(b.place->getType())));
+    return {ir.CreateSelect(second, b.value, a.value), ir.CreateSelect(second, b.place, a.place),
             a.reported ? ir.CreateSelect(second, b.reported, a.reported) : nullptr};
   }
 
@@ -378,13 +452,14 @@ class BestReducer final : public Reducer {
       return count == 1 ? k_.ir.CreateExtractElement(v, static_cast<uint64_t>(first))
                         : k_.ir.CreateShuffleVector(v, order);
     };
-    return {take(s.value), take(s.position), take(s.reported)};
+    return {take(s.value), take(s.place), take(s.reported)};
   }
 
   CpuFunction& k_;
   const atlas::Reduction& r_;
   RowShape shape_;
   int lanes_;
+  int round_ = 1;  ///< elements of a round
   llvm::Type *type_, *word_;
   std::vector<State> states_;
 };

@@ -44,11 +44,15 @@ void Squares::preset(Scope& line, Value* r) const {
 }
 
 bool Squares::fit_registers() const {
-  constexpr size_t instructions = 64;
-  constexpr int most_lanes = 16;
+  constexpr size_t instructions = 64, of_single = 16;
+  constexpr int most_lanes = 16, most_single = 8;
   const int lanes = f_.plan.lanes;
-  return squares_.size() == 1 && squares_[0].loads.size() > 1 && lanes <= most_lanes &&
-         lanes % squares_[0].count() == 0 && body_.instrs.size() <= instructions;
+  if (squares_.size() != 1) return false;
+  if (squares_[0].loads.size() == 1)
+    return !f_.plan.masked_tails && lanes <= most_single && squares_[0].guard.instrs.empty() &&
+           body_.instrs.size() <= of_single;
+  return lanes <= most_lanes && lanes % squares_[0].count() == 0 &&
+         body_.instrs.size() <= instructions;
 }
 
 void Squares::lines_in_registers(Scope& scope, Value* first, Value* j) const {
@@ -96,11 +100,15 @@ std::vector<Value*> Squares::turned(Scope& scope, const Square& q, Value* first,
   for (int c = 0; c < lanes; ++c) {
     Value* p = column(scope, q, first, j, c);
     from.push_back(element(k_, type_of(q), p, k_.i64(int64_t{n} * lanes)));
-    fetch_ahead(from.back());
+    if (q.loads.size() > 1)
+      fetch_ahead(from.back());
+    else
+      fetch_column(scope, q, first, j, c);
   }
   scope.seek();
   std::vector<Value*> rows(from.size());
-  if (q.row->getPrimitiveSizeInBits() < 512) {
+  const uint64_t bits = q.row->getPrimitiveSizeInBits();
+  if (bits <= 128 || bits < static_cast<uint64_t>(8 * k_.target.vector_bytes)) {
     for (size_t c = 0; c < from.size(); ++c) rows[c] = ir_.CreateAlignedLoad(q.row, from[c], align);
     return transpose(k_, std::move(rows));
   }
@@ -122,9 +130,12 @@ std::vector<Value*> Squares::turned(Scope& scope, const Square& q, Value* first,
 // Columns are more streams than the processor follows by itself.
 void Squares::fetch_ahead(Value* p) const {
   constexpr int64_t ahead = 256;  // bytes: two or four squares
+  fetch(ir_.CreateGEP(ir_.getInt8Ty(), p, k_.i64(ahead)));
+}
+
+void Squares::fetch(Value* p) const {
   ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir_.getPtrTy()},
-                      {ir_.CreateGEP(ir_.getInt8Ty(), p, k_.i64(ahead)), ir_.getInt32(0),
-                       ir_.getInt32(3), ir_.getInt32(1)});
+                      {p, ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
 }
 
 // Element number `number` of each word of a row.
@@ -180,9 +191,15 @@ void Squares::load_neighbours(Scope& scope, const Square& to, Value* first, Valu
   }
 }
 
+// Columns of a load without neighbours are as many streams as a tile has lines, and each goes on
+// elsewhere in memory: those of a later tile are fetched.
+void Squares::fetch_column(Scope& scope, const Square& q, Value* first, Value* j, int c) const {
+  constexpr int tiles_ahead = 2;
+  fetch(column(scope, q, first, j, c + tiles_ahead * f_.plan.lanes * f_.plan.squares));
+}
+
 void Squares::load_one(Scope& scope, const Square& to, Value* first, Value* j,
                        const Some& some) const {
-  llvm::Type* type = k_.widen(k_.memory_type(type_of(to)), f_.plan.lanes);
   std::vector<Value*> rows;
   for (int c = 0; c < some.columns; ++c) {
     scope.seek();
@@ -196,12 +213,13 @@ void Squares::load_one(Scope& scope, const Square& to, Value* first, Value* j,
     rows.push_back(to_memory(k_, type_of(to), x.v));
     column.seek();
     scope.move_to(ir_.GetInsertBlock());
+    if (!f_.plan.masked_tails) fetch_column(scope, to, first, j, c);
   }
-  rows.resize(static_cast<size_t>(f_.plan.lanes), llvm::PoisonValue::get(type));
+  rows.resize(static_cast<size_t>(f_.plan.lanes), llvm::PoisonValue::get(to.row));
   rows = transpose(k_, std::move(rows));
   for (int r = 0; r < f_.plan.lanes; ++r)
     ir_.CreateStore(rows[static_cast<size_t>(r)],
-                    ir_.CreateConstGEP1_64(type, to.memory, static_cast<uint64_t>(r)));
+                    ir_.CreateConstGEP1_64(to.row, to.memory, static_cast<uint64_t>(r)));
 }
 
 }  // namespace hologram::cpu

@@ -61,7 +61,9 @@ class Squares {
   Value* part_of_words(const Square& q, Value* row, size_t number) const;
   /// Where column j + c of neighbours begins.
   Value* column(Scope& scope, const Square& q, Value* first, Value* j, int c) const;
+  void fetch_column(Scope& scope, const Square& q, Value* first, Value* j, int c) const;
   void fetch_ahead(Value* p) const;
+  void fetch(Value* p) const;
 
   const LoopFrame& f_;
   CpuFunction& k_;

@@ -278,10 +278,9 @@ void LoopStages::group(Scope& scope, RowStage& stage, int axis, Value* i, Value*
           left ? lanes_.mask(c ? ir_.CreateSub(left, k_.i64(c * lanes)) : left, lanes) : nullptr;
       copy.set_lanes(axis, lanes, some);
       if (!left) prefetches_.emit(copy, stage.number, c);
-      Value* where = c ? ir_.CreateAdd(position, k_.i64(c * lanes)) : position;
       if (stage.behind) emit_body(copy, *stage.behind);
-      update(copy, stage, c, where, some);
-      if (stage.ahead) update(copy, *stage.ahead, c, where, some);
+      update(copy, stage, c, position, some);
+      if (stage.ahead) update(copy, *stage.ahead, c, position, some);
       copy.seek();
       s.move_to(ir_.GetInsertBlock());
     };
