@@ -270,6 +270,16 @@ TEST(ProductUnits, long_sums_are_shared_by_rows_or_columns) {
   }
 }
 
+// Six rows of a step are three eighths of a line: copied as they lie, long sums would leave the first-level cache between tiles.
+TEST(ProductUnits, long_columns_are_turned_over_for_low_tiles) {
+  auto path = [](cpu::Isa isa, const Case& c) { return cpu::plan_product(make_program(c, 0), cpu::generic_target(isa)).lhs; };
+  const Case c{.m = 512, .n = 128, .k = 1024, .lhs_transposed = true};
+  EXPECT_EQ(path(cpu::Isa::avx2, c), cpu::LhsPath::turned);
+  EXPECT_EQ(path(cpu::Isa::avx512, c), cpu::LhsPath::columns);
+  EXPECT_EQ(path(cpu::Isa::avx2, {.m = 512, .n = 128, .k = 256, .lhs_transposed = true}), cpu::LhsPath::columns);
+  EXPECT_EQ(path(cpu::Isa::avx2, {.m = 512, .n = 16, .k = 1024, .lhs_transposed = true}), cpu::LhsPath::columns);
+}
+
 TEST_P(Product, infinities_and_nan_stay_in_their_rows_and_columns) {
   expect_same(make_program({.m = 20, .n = 40, .k = 9}, 0), target(), {}, 0, [](std::vector<Memory>& m) {
     m[lhs_buffer].as<float>()[3 * 9 + 2] = INFINITY;

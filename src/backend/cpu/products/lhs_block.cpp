@@ -1,10 +1,10 @@
 // backend/cpu/products/lhs_block.cpp: the left operand of a product's units, in place or copied.
 //
 // A copy has rows with a stride of a whole number of vectors plus one, or lies k by k where m is
-// the contiguous axis. Chunks of one thread that follow each other share it: the kernel notes which
-// block it made in front of the thread's scratch memory, where the note lasts as long as the launch
-// and the memory do (Context::launch). Rows that are taken by their numbers (x[indices] @ w, 32 or
-// more) are found by this copy where they lie.
+// the contiguous axis and it is not turned over. Chunks of one thread that follow each other share
+// it: the kernel notes which block it made in front of the thread's scratch memory, where the note
+// lasts as long as the launch and the memory do (Context::launch). Rows that are taken by their
+// numbers (x[indices] @ w, 32 or more) are found by this copy where they lie.
 #include "backend/cpu/products/lhs_block.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -23,8 +23,11 @@ LhsBlock::LhsBlock(CpuFunction& kernel, const ProductPlan& plan, Value* depth)
       k_axis_(m_axis_ + 2),
       size_(k_.i64(0)) {
   const int lanes = plan_.tile.lanes;
-  if (plan_.lhs == LhsPath::rows) {
-    runs_ = split_axis(p_.lhs, k_axis_, plan_.k, k_axis_ + 1);
+  if (plan_.lhs == LhsPath::rows || plan_.lhs == LhsPath::turned) {
+    if (plan_.lhs == LhsPath::rows)
+      runs_ = split_axis(p_.lhs, k_axis_, plan_.k, k_axis_ + 1);
+    else
+      square_ = k_.slot(k_.memory_type(type_), "lhs_square", int64_t{lanes} * lanes);
     // A little more than a whole number of vectors, so that rows do not meet in the same cache
     // sets.
     stride_ = add(round_up(depth, lanes), k_.i64(lanes));
@@ -65,14 +68,17 @@ LhsRows LhsBlock::emit(Scope& scope, Value* number, Value* begin, Value* rows,
     k_.ir.CreateStore(note, copied_);
     copy(s, begin, rows, steps);
   });
-  if (plan_.lhs == LhsPath::rows) return {scratch_, stride_, k_.i64(1)};
-  return {scratch_, k_.i64(1), stride_};
+  if (plan_.lhs == LhsPath::columns) return {scratch_, k_.i64(1), stride_};
+  return {scratch_, stride_, k_.i64(1)};
 }
 
 void LhsBlock::copy(Scope& scope, Value* begin, Value* rows, const StepRange& steps) {
   const bool by_rows = plan_.lhs == LhsPath::rows;
   if (groups_) groups_->start_block(scope);
   Operand lhs{p_.lhs, p_.operand_type, type_, plan_.tile.lanes};
+  if (square_)  // of a known depth
+    return lhs.transpose(scope, {k_axis_, steps.begin, steps.count}, {m_axis_, begin, rows},
+                         square_, scratch_, fixed(stride_).value());
   auto part = [&](Scope& s, Value* from, Value* count, Value* out) {
     gather_part(s, *runs_, p_.operand_type, type_, plan_.tile.lanes, from, count, out);
   };

@@ -42,6 +42,7 @@ class LhsBlock : IndexBuilder {
   int m_axis_, k_axis_;
   Value* size_;
   Value* stride_ = nullptr;        // of the copy: of rows, or of steps where these lie together
+  Value* square_ = nullptr;        // in which a part of the copy is turned over
   std::optional<SplitBody> runs_;  // where the axis that is copied along lies in several runs
   // Set by place():
   Value* scratch_ = nullptr;

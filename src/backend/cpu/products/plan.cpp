@@ -60,6 +60,20 @@ int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t elemen
   return std::clamp<int64_t>(fit, 24, most);
 }
 
+// Whether a left operand that lies along m is turned over when it is copied. Copied as it lies, a
+// tile's rows of a step are a part of a line of the first-level cache: where they are less than
+// half of one, the lines of all steps and a panel leave that cache before the next tile comes, and
+// the second level, 32 bytes a cycle, gives two lines in each step of six cycles.
+bool turns_lhs(const ProductPlan& p, const atlas::Body& lhs, int m_axis, int64_t element) {
+  constexpr int64_t line = 64;
+  if (p.lhs != LhsPath::columns || p.dots != Dots::none || first_stride(lhs, m_axis) != 1 ||
+      !p.k.is_const() || size_or(p.n, cost::assumed_columns) <= p.tile.panel)
+    return false;
+  const int64_t steps = std::min(p.k.constant_value(), atlas::product_block);
+  return 2 * p.tile.max_rows * element < line &&
+         steps * (line + p.tile.panel * element) > cost::first_level;
+}
+
 // Rows of a unit that has all columns, for what follows its rows: these and its block of the left
 // operand should stay in half of the second-level cache. 64 units of two register tiles or more
 // (more for more than 16 threads), a multiple of 8 and of the threads, so that these have equally
@@ -197,6 +211,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   }
   p.steps = ceil_div(p.k, p.group);
   int element = size_of(b.acc_type) / p.group;
+  if (turns_lhs(p, b.lhs, m_axis, element)) p.lhs = LhsPath::turned;
 
   // Units of 10 µs or more, up to 64 of them for large products (32 where each copies panels),
   // whole register tiles high.

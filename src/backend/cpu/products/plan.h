@@ -32,6 +32,7 @@ enum class LhsPath : uint8_t {
   direct,   ///< read in place, k contiguous
   rows,     ///< copied row by row, k contiguous
   columns,  ///< copied k by k, m contiguous
+  turned,   ///< the same, copied row by row through squares
 };
 enum class RhsPath : uint8_t {
   packed,      ///< panels made ahead
