@@ -96,7 +96,9 @@ def test_state_dicts_and_archives(mode, tmp_path):
     unpacked = 4 * sum(m.unpacked.numel() for m in narrow.modules() if hasattr(m, "unpacked"))
     assert report.tensor_bytes < limit + unpacked
     got = hologram.load(tmp_path / "m.holo")(x.numpy())
-    np.testing.assert_allclose(got, narrow(x).numpy(), rtol=1e-4, atol=1e-4)
+    # eager's sums may round an activation to the other of two bytes
+    np.testing.assert_array_equal(got, hologram_torch.freeze(narrow, (x,))(x).numpy())
+    assert apart(torch.from_numpy(got), narrow(x)) < 1e-3
 
 
 @module(words=lambda: nn.Embedding(200, 64), apart=lambda: nn.Conv1d(64, 64, 3, groups=64, padding=1),

@@ -11,6 +11,8 @@
 #include <llvm/IR/IntrinsicsWebAssembly.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <algorithm>
+
 namespace hologram::cpu {
 namespace {
 
@@ -24,7 +26,9 @@ class Permuter {
 
   /// Entries as floats for a vector of any number of indices.
   Value* find(Table table, Value* index) {
-    int lanes = lanes_of(index), whole = k_.target.vector_bytes / 4;
+    // kernels for tiles count in 16 lanes, whichever instructions they may use beside them
+    int lanes = lanes_of(index);
+    int whole = std::min(k_.target.vector_bytes / 4, isa_ == Isa::avx2 ? 8 : 16);
     if (lanes > whole) {
       int half = lanes / 2;
       Value *low = find(table, part(index, 0, half, half)),
