@@ -369,8 +369,22 @@ TEST_P(Product, halves_that_columns_choose) {  // PyTorch's layout: columns n an
   }
 }
 
-// The dot instructions for bfloat16 and bytes, where this machine has them.
 class Dots : public testing::Test {
+ protected:
+  void check(const Case& c, int64_t chunk = 0, void (*edit)(std::vector<Memory>&) = nullptr) {
+    SCOPED_TRACE(testing::Message() << c);
+    std::vector<int64_t> syms;
+    if (c.symbolic) syms = {c.m, c.n, c.k};
+    int group = cpu::panel_group(target_, c.operand, c.acc);
+    ASSERT_EQ(group, c.operand == DType::bf16 || !target_.i8_dots ? 2 : 4);
+    int width = cpu::panel_width(target_, c.operand);
+    expect_same(make_program(c, width, c.packed ? group : 1), target_, syms, chunk, edit);
+  }
+  cpu::Target target_;
+};
+
+// The dot instructions for bfloat16 and bytes, where this machine has them.
+class Dots512 : public Dots {
  protected:
   void SetUp() override {
     auto isas = runnable_isas();
@@ -378,16 +392,6 @@ class Dots : public testing::Test {
     target_ = cpu::with_dots_of_host(cpu::generic_target(cpu::Isa::avx512));
     if (!target_.bf16_dots || !target_.i8_dots) GTEST_SKIP() << "no dot instructions";
   }
-  void check(const Case& c, int64_t chunk = 0, void (*edit)(std::vector<Memory>&) = nullptr) {
-    SCOPED_TRACE(testing::Message() << c);
-    std::vector<int64_t> syms;
-    if (c.symbolic) syms = {c.m, c.n, c.k};
-    int group = cpu::panel_group(target_, c.operand, c.acc);
-    ASSERT_EQ(group, c.operand == DType::bf16 ? 2 : 4);
-    int width = cpu::panel_width(target_, c.operand);
-    expect_same(make_program(c, width, c.packed ? group : 1), target_, syms, chunk, edit);
-  }
-  cpu::Target target_;
 };
 
 struct DotTypes {
@@ -405,7 +409,7 @@ Case of(Case c, const DotTypes& types) {
   return c;
 }
 
-TEST_F(Dots, give_the_bits_of_multiply_adds) {
+TEST_F(Dots512, give_the_bits_of_multiply_adds) {
   const std::array<int64_t, 3> sizes[] = {{1, 70, 33}, {3, 200, 64}, {13, 33, 7}, {40, 96, 385}, {100, 75, 1000}, {30, 64, 8}};
   for (const DotTypes& type : dot_types)
     for (auto [m, n, k] : sizes)
@@ -415,7 +419,7 @@ TEST_F(Dots, give_the_bits_of_multiply_adds) {
                 1);
 }
 
-TEST_F(Dots, take_any_operands) {
+TEST_F(Dots512, take_any_operands) {
   for (const DotTypes& type : dot_types)
     for (bool lhs_t : {false, true}) {
       check(of({.m = 29, .n = 50, .k = 45, .lhs_transposed = lhs_t, .packed = true, .prologue = true}, type));
@@ -425,7 +429,7 @@ TEST_F(Dots, take_any_operands) {
 }
 
 // Rows of windows are copied run by run: none of their elements is read by itself.
-TEST_F(Dots, windows) {
+TEST_F(Dots512, windows) {
   for (const DotTypes& type : dot_types)
     for (auto [run, runs] : {std::pair<int64_t, int64_t>{64, 9}, {3, 9}, {21, 7}, {48, 3}, {200, 4}, {4, 25}, {6, 4}})
       for (auto [reproducible, outside] : {std::pair<bool, int64_t>{false, runs / 2}, {false, 0}, {true, runs / 2}, {true, 0}}) {
@@ -446,8 +450,13 @@ TEST_F(Dots, bytes_on_avx2) {
   if (best.i8_dots) targets.push_back(best);
   for (const cpu::Target& target : targets) {
     target_ = target;
+    const Case packed{.m = 24, .n = 64, .k = 64, .operand = DType::i8, .acc = DType::i32, .packed = true};
+    const std::string text = cpu::dump_asm(make_program(packed, 16, target.i8_dots ? 4 : 2), target);
+    EXPECT_NE(text.find(target.i8_dots ? "vpdpbusd" : "vpmovsxbw"), std::string::npos);
+    EXPECT_EQ(text.find("vpsraw"), std::string::npos);  // each load widens, and nothing else
     for (int64_t run : {3, 24, 70})
-      check({.m = 29, .n = 50, .k = 9 * run, .operand = DType::u8, .acc = DType::i32, .packed = true, .mixed = true, .run = run});
+      for (const DotTypes& type : std::span(dot_types).subspan(1))
+        check(of({.m = 29, .n = 50, .k = 9 * run, .packed = true, .run = run}, type));
     for (const DotTypes& type : std::span(dot_types).subspan(1))
       for (bool packed : {false, true})
         for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 33}, {13, 33, 8}, {40, 96, 385}, {29, 50, 0}})
@@ -455,12 +464,13 @@ TEST_F(Dots, bytes_on_avx2) {
             Case c = of({.m = m, .n = n, .k = k, .packed = packed, .symbolic = symbolic, .tail = Tail::bias}, type);
             c.batch = symbolic ? 0 : 2;
             c.rhs_transposed = !packed && !c.mixed;
+            c.lhs_transposed = packed && k == 385;
             check(c, 1);
           }
   }
 }
 
-TEST_F(Dots, tiny_numbers_infinities_and_nan) {
+TEST_F(Dots512, tiny_numbers_infinities_and_nan) {
   Case c{.m = 40, .n = 64, .k = 50, .operand = DType::bf16, .reproducible = true};
   check(c, 0, [](std::vector<Memory>& m) {
     m[lhs_buffer].as<uint16_t>()[5 * 50 + 3] = 0x7f80;
@@ -492,7 +502,7 @@ TEST_F(Dots, tiny_numbers_infinities_and_nan) {
 }
 
 // Where bits are not promised, dots need no multiply-adds for subnormal numbers.
-TEST_F(Dots, only_reproducible_products_look_for_tiny_numbers) {
+TEST_F(Dots512, only_reproducible_products_look_for_tiny_numbers) {
   auto text = [&](bool reproducible) {
     Case c{.m = 40, .n = 64, .k = 50, .operand = DType::bf16, .reproducible = reproducible};
     return cpu::dump_asm(make_program(c, 32), target_);
@@ -502,7 +512,7 @@ TEST_F(Dots, only_reproducible_products_look_for_tiny_numbers) {
 }
 
 // Results that are rounded to bfloat16: by the instruction for it where the bits of subnormal numbers are not promised.
-TEST_F(Dots, round_their_results) {
+TEST_F(Dots512, round_their_results) {
   for (bool reproducible : {false, true}) {
     Case c{.m = 41, .n = 96, .k = 50, .operand = DType::bf16, .reproducible = reproducible, .tail = Tail::narrow};
     for (int64_t n : {96, 75}) {

@@ -172,6 +172,12 @@ class Writer {
       return ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
                                  {sum, ir_.CreateBitCast(x_, pairs), ir_.CreateBitCast(y_, pairs)});
     }
+    if (loop_ == LimitLoop::i8 && !target_.i8_dots) {  // words, which bytes are widened into
+      auto* words = llvm::FixedVectorType::get(ir_.getInt16Ty(), lanes(2));
+      return ir_.CreateAdd(
+          sum, ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {},
+                                   {ir_.CreateBitCast(sum, words), ir_.CreateBitCast(y_, words)}));
+    }
     if (loop_ == LimitLoop::i8)
       return ir_.CreateIntrinsic(target_.isa == Isa::avx512
                                      ? llvm::Intrinsic::x86_avx512_vpdpbusd_512
@@ -206,7 +212,8 @@ int64_t limit_round_operations(LimitLoop loop, const Target& target) {
     case LimitLoop::bf16:
       return target.bf16_dots && target.isa == Isa::avx512 ? each * target.vector_bytes / 2 : 0;
     case LimitLoop::i8:
-      return target.i8_dots ? each * target.vector_bytes : 0;
+      if (target.i8_dots) return each * target.vector_bytes;
+      return target.isa == Isa::avx2 ? each * target.vector_bytes / 2 : 0;
     default:
       return 0;
   }

@@ -14,8 +14,11 @@
 // Units have up to 256 rows and few panels, so that this is 0.4 % of the arithmetic.
 //
 // Windows whose runs are no whole words (seven runs of 21 bytes) are put together in registers by
-// masked loads, up to 16 runs and 512 bytes a row; others are copied run by run. Without the
-// instruction of bytes AVX2 sums products of 16-bit words in pairs; SSE4.2 and NEON widen.
+// masked loads, up to 16 runs and 512 bytes a row; others are copied run by run.
+//
+// Without the instruction of bytes AVX2 sums products of words of 16 bits in pairs, exactly (that of
+// bytes without sums of four saturates): copies are of words, panels that are packed ahead of
+// bytes, which a load widens. SSE4.2 and NEON widen to 32 bits.
 #include "backend/cpu/products/groups.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -74,7 +77,9 @@ void GroupPacker::store_words(Value* x, Value* mask, Value* out, Value* offset) 
   if (least_) k_.ir.CreateStore(smaller(x, k_.ir.CreateLoad(halves_, least_)), least_);
   const auto lanes =
       static_cast<int>(llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements());
-  x = reverse_groups(k_, k_.ir.CreateBitCast(x, words(lanes / group_)), group_);
+  x = widens() ? widen_bytes(k_, x, p_.operand_type == DType::i8)
+               : k_.ir.CreateBitCast(x, words(lanes / group_));
+  x = reverse_groups(k_, x, group_);
   if (plan_.flips_lhs) x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
   k_.ir.CreateAlignedStore(x, word(out, div(offset, k_.i64(group_))), llvm::Align(4));
 }
@@ -146,9 +151,12 @@ void GroupPacker::pack_runs(Scope& scope, Value* out) {
   if (by_pieces()) return pack_pieces(scope, out);
   const size_t last = runs_->levels.size() - 1;
   const bool as_words = runs_->levels[last].extent % group_ == 0 && !least_;
+  // As they are at first: bytes that become words stand in the second half of these.
+  Value* first = out;
+  if (!as_words && widens()) first = word(out, div(round_up(steps_, t_.lanes), k_.i64(2)));
   std::function<void(Scope&, size_t, Value*)> nest = [&](Scope& s, size_t level, Value* offset) {
     const Level& l = runs_->levels[level];
-    if (level == last) return pack_run(s, l, offset, as_words, out);
+    if (level == last) return pack_run(s, l, offset, as_words, first);
     emit_loop(s, k_.i64(0), k_.i64(l.extent), k_.i64(1), true, [&](Scope& inner, Value* i) {
       inner.set_axis(l.axis, i);
       inner.seek();
@@ -161,7 +169,7 @@ void GroupPacker::pack_runs(Scope& scope, Value* out) {
   for_vectors(scope, depth_, lanes, [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
     Value* x = k_.ir.CreateAlignedLoad(k_.lane_type(p_.operand_type, lanes),
-                                       element(k_, p_.operand_type, out, offset), llvm::Align(4));
+                                       element(k_, p_.operand_type, first, offset), llvm::Align(4));
     store_words(x, mask, out, offset);
   });
 }
@@ -180,8 +188,8 @@ void GroupPacker::pack_row(Scope& scope, Value* out) {
 }
 
 // Words of group `step` of k at the lanes [at, at + t_.lanes) of `axis`.
-Value* GroupPacker::gather_group(Scope& scope, const atlas::Body& body, int axis, Value* at,
-                                 Value* mask, Value* step) {
+Value* GroupPacker::gather_group(Scope& scope, const atlas::Body& body, DType of, int axis,
+                                 Value* at, Value* mask, Value* step) {
   scope.seek();
   bool whole = plan_.k.is_const() && plan_.k.constant_value() % group_ == 0;
   Value *first = mul(step, group_), *last = add(depth_, -1), *sum = nullptr;
@@ -193,7 +201,12 @@ Value* GroupPacker::gather_group(Scope& scope, const atlas::Body& body, int axis
     one.set_lanes(axis, t_.lanes, mask);
     LaneValue value = emit_body(one, body).back();
     scope.seek();
-    Value* x = k_.ir.CreateZExt(splat(k_, value, t_.lanes), words(t_.lanes));
+    Value* x = splat(k_, value, t_.lanes);
+    if (widens()) {
+      llvm::Type* type = k_.widen(k_.ir.getInt16Ty(), t_.lanes);
+      x = of == DType::i8 ? k_.ir.CreateSExt(x, type) : k_.ir.CreateZExt(x, type);
+    }
+    x = k_.ir.CreateZExt(x, words(t_.lanes));
     if (j && !whole)
       x = k_.ir.CreateSelect(k_.ir.CreateICmpSLE(k, last), x,
                              llvm::Constant::getNullValue(x->getType()));
@@ -206,7 +219,7 @@ Value* GroupPacker::gather_group(Scope& scope, const atlas::Body& body, int axis
 void GroupPacker::pack_step(Scope& scope, Value* step, Value* m_begin, Value* rows, Value* out) {
   for_vectors(scope, rows, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
     s.seek();
-    Value* x = gather_group(s, p_.lhs, m_axis_, add(m_begin, offset), mask, step);
+    Value* x = gather_group(s, p_.lhs, p_.operand_type, m_axis_, add(m_begin, offset), mask, step);
     if (mask) x = k_.ir.CreateSelect(mask, x, llvm::Constant::getNullValue(x->getType()));
     if (least_) k_.ir.CreateStore(smaller(x, k_.ir.CreateLoad(halves_, least_)), least_);
     if (plan_.flips_lhs) x = k_.ir.CreateXor(x, llvm::ConstantInt::get(x->getType(), 0x80808080));
@@ -221,7 +234,7 @@ void GroupPacker::pack_panel(Scope& scope, Value* n_begin, Value* columns, Value
     Value* row = word(out, mul(i, t_.panel));
     for_vectors(step, columns, t_.lanes, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
-      Value* x = gather_group(s, p_.rhs, n_axis_, add(n_begin, offset), mask, i);
+      Value* x = gather_group(s, p_.rhs, p_.rhs_type(), n_axis_, add(n_begin, offset), mask, i);
       k_.ir.CreateAlignedStore(x, word(row, offset), llvm::Align(4));
     });
   });
@@ -246,12 +259,13 @@ void GroupPacker::turn_panel(Scope& scope, Value* base, Value* n_begin, Value* c
     }
     auto square = [&](Value* step, int64_t count) {
       Value* mask = count < lanes ? lane_mask(k_, k_.i64(count), lanes) : nullptr;
+      llvm::Type* type = widens() ? k_.widen(k_.ir.getInt16Ty(), lanes) : words(lanes);
       std::vector<Value*> values;
       for (Value* row : rows) {
-        Value* p = word(row, step);
-        values.push_back(
-            mask ? static_cast<Value*>(k_.ir.CreateMaskedLoad(words(lanes), p, align, mask))
-                 : k_.ir.CreateAlignedLoad(words(lanes), p, align));
+        Value* p = element(k_, p_.operand_type, row, mul(step, group_));
+        values.push_back(mask ? static_cast<Value*>(k_.ir.CreateMaskedLoad(type, p, align, mask))
+                              : k_.ir.CreateAlignedLoad(type, p, align));
+        if (widens()) values.back() = widen_bytes(k_, values.back(), p_.rhs_type() == DType::i8);
       }
       transpose_square(k_, values);
       for (int64_t u = 0; u < count; ++u) {

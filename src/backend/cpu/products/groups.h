@@ -9,7 +9,8 @@ namespace hologram::cpu {
 
 /// Copies operands of a product whose plan uses dot instructions: a word of 32 bits holds `group`
 /// values of k, the first one uppermost. The signs of bytes of the left operand are flipped if the
-/// right one has the same type: the instruction takes an unsigned and a signed one.
+/// right one has the same type: the instruction takes an unsigned and a signed one. Bytes become
+/// words of 16 bits for the instruction that takes these (Dots::words).
 class GroupPacker : IndexBuilder {
  public:
   /// `notes`: 64 bytes beside the left block for what is known of its numbers; null unless the plan
@@ -45,8 +46,9 @@ class GroupPacker : IndexBuilder {
   void pack_pieces(Scope& scope, Value* out);
   // The row's vector at `offset` of k as words, zeros behind the depth.
   void store_words(Value* x, Value* mask, Value* out, Value* offset);
-  Value* gather_group(Scope& scope, const atlas::Body& body, int axis, Value* at, Value* mask,
-                      Value* step);
+  Value* gather_group(Scope& scope, const atlas::Body& body, DType of, int axis, Value* at,
+                      Value* mask, Value* step);
+  bool widens() const { return plan_.dots == Dots::words; }
   llvm::Type* words(int lanes) const { return k_.widen(k_.ir.getInt32Ty(), lanes); }
   Value* word(Value* base, Value* index) { return element(k_, DType::i32, base, index); }
   Value* smaller(Value* x, Value* least);

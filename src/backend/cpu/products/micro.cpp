@@ -17,21 +17,18 @@ Fixed fixed(Value* v) {
 Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y) {
   auto& ir = k.ir;
   bool wide = k.target.isa == Isa::avx512;
-  if (k.target.i8_dots)
-    return ir.CreateIntrinsic(
-        wide ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256,
-        {}, {sums, x, y});
-  // The even and the odd bytes as words, of which pairs of products are summed exactly.
-  llvm::Type* words = k.widen(ir.getInt16Ty(), 2 * k.target.vector_bytes / 4);
-  x = ir.CreateBitCast(x, words);
-  y = ir.CreateBitCast(y, words);
-  auto pairs = [&](Value* a, Value* b) {
-    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {}, {a, b});
-  };
-  Value* even = pairs(ir.CreateAnd(x, llvm::ConstantInt::get(words, 0xff)),
-                      ir.CreateAShr(ir.CreateShl(y, 8), 8));
-  Value* odd = pairs(ir.CreateLShr(x, 8), ir.CreateAShr(y, 8));
-  return ir.CreateAdd(sums, ir.CreateAdd(even, odd));
+  return ir.CreateIntrinsic(
+      wide ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256,
+      {}, {sums, x, y});
+}
+
+Value* widen_bytes(CpuFunction& k, Value* x, bool is_signed) {
+  auto& ir = k.ir;
+  const auto bits = static_cast<int>(x->getType()->getPrimitiveSizeInBits().getFixedValue());
+  llvm::Type* words = k.widen(ir.getInt16Ty(), bits / 8);
+  x = ir.CreateBitCast(x, k.widen(ir.getInt8Ty(), bits / 8));
+  x = is_signed ? ir.CreateSExt(x, words) : ir.CreateZExt(x, words);
+  return ir.CreateBitCast(x, k.widen(ir.getInt32Ty(), bits / 16));
 }
 
 Value* dot_halves(CpuFunction& k, Value* sums, std::span<const HalvesTimes> products) {
@@ -67,7 +64,7 @@ class MicroWriter {
     auto* entry = block("entry");
     auto* done = block("done");
     ir_.SetInsertPoint(entry);
-    if (m_.accumulate || m_.dots == Dots::bytes || (m_.depth && *m_.depth <= k_block())) {
+    if (m_.accumulate || of_bytes() || (m_.depth && *m_.depth <= k_block())) {
       finish(chain(a_, b_, ahead_, depth_, start()), m_.adds ? ir_.getFalse() : nullptr);
       ir_.CreateBr(done);
     } else {
@@ -160,6 +157,8 @@ class MicroWriter {
 
   bool floating() const { return is_float(m_.type); }
   int64_t k_block() const { return atlas::product_block / group_of(m_.dots); }
+  // Sums of bytes are exact: one chain.
+  bool of_bytes() const { return m_.dots == Dots::bytes || m_.dots == Dots::words; }
 
   // The number at p in every lane.
   Value* scalar(Value* p) {
@@ -174,6 +173,12 @@ class MicroWriter {
     llvm::Type* words = k_.widen(ir_.getInt32Ty(), m_.tile.lanes);
     if (m_.dots == Dots::bytes)
       return m_.unsigned_rhs ? dot_bytes(k_, z, y, x) : dot_bytes(k_, z, x, y);
+    if (m_.dots == Dots::words) {
+      llvm::Type* pairs = k_.widen(ir_.getInt16Ty(), 2 * m_.tile.lanes);
+      return ir_.CreateAdd(
+          z, ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {},
+                                 {ir_.CreateBitCast(x, pairs), ir_.CreateBitCast(y, pairs)}));
+    }
     if (!m_.exact) {
       llvm::Type* pairs = k_.widen(llvm::Type::getBFloatTy(k_.context), 2 * m_.tile.lanes);
       return ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
@@ -196,6 +201,13 @@ class MicroWriter {
     return ir_.CreateShuffleVector(v, lanes);
   }
 
+  // The right operand as arithmetic takes it.
+  Value* widened(Value* v) {
+    if (m_.storage == m_.type) return v;
+    if (m_.dots == Dots::words) return widen_bytes(k_, v, !m_.unsigned_rhs);
+    return emit_cast(k_, ir::Op::cast, v, m_.storage, m_.type);
+  }
+
   // The multiply-adds of one k, on accumulators `t`.
   void step(Value* a, Value* b, Tile& t) {
     Tile columns;
@@ -206,8 +218,7 @@ class MicroWriter {
       llvm::Type* type =
           half(c) ? k_.widen(k_.memory_type(m_.storage), m_.tile.lanes / 2) : stored_;
       Value* v = ir_.CreateAlignedLoad(type, p, alignment(m_.storage));
-      columns.push_back(
-          m_.storage == m_.type ? v : emit_cast(k_, ir::Op::cast, v, m_.storage, m_.type));
+      columns.push_back(widened(v));
     }
     for (int r = 0; r < m_.rows; ++r) {
       Value* p = element(k_, m_.type, a, ir_.CreateNSWMul(a_row_, k_.i64(r)));
@@ -228,6 +239,12 @@ class MicroWriter {
   void fetch(Value* p) {
     ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir_.getPtrTy()},
                         {p, ir_.getInt32(0), ir_.getInt32(2), ir_.getInt32(1)});
+  }
+
+  // Of a round of the loop: two where what the loop itself takes is much beside a step of words.
+  int64_t steps_together() const {
+    const bool low = m_.dots == Dots::words && m_.rows * columns_ <= 8;
+    return low && m_.depth && *m_.depth % 2 == 0 ? 2 : 1;
   }
 
   // `count` steps from a and b on; leaves the builder behind the loop.
@@ -252,16 +269,24 @@ class MicroWriter {
       accumulators.back()->addIncoming(v, before);
       t.push_back(accumulators.back());
     }
-    if (ahead) {
-      auto* p = ir_.CreatePHI(ir_.getPtrTy(), 2);
-      p->addIncoming(ahead, before);
-      fetch(p);
-      p->addIncoming(ir_.CreateGEP(ir_.getInt8Ty(), p, ahead_k_), head);
+    llvm::PHINode* fetched = ahead ? ir_.CreatePHI(ir_.getPtrTy(), 2) : nullptr;
+    Value *a_now = pa, *b_now = pb, *ahead_now = fetched;
+    for (int64_t s = 0; s < steps_together(); ++s) {
+      if (ahead_now) {
+        fetch(ahead_now);
+        ahead_now = ir_.CreateGEP(ir_.getInt8Ty(), ahead_now, ahead_k_);
+      }
+      step(a_now, b_now, t);
+      a_now = element(k_, m_.type, a_now, a_k_);
+      b_now = element(k_, m_.storage, b_now, b_k_);
     }
-    step(pa, pb, t);
-    pa->addIncoming(element(k_, m_.type, pa, a_k_), ir_.GetInsertBlock());
-    pb->addIncoming(element(k_, m_.storage, pb, b_k_), ir_.GetInsertBlock());
-    Value* next = ir_.CreateNSWSub(left, k_.i64(1));
+    if (fetched) {
+      fetched->addIncoming(ahead, before);
+      fetched->addIncoming(ahead_now, head);
+    }
+    pa->addIncoming(a_now, ir_.GetInsertBlock());
+    pb->addIncoming(b_now, ir_.GetInsertBlock());
+    Value* next = ir_.CreateNSWSub(left, k_.i64(steps_together()));
     left->addIncoming(next, ir_.GetInsertBlock());
     for (size_t i = 0; i < t.size(); ++i) accumulators[i]->addIncoming(t[i], ir_.GetInsertBlock());
     llvm::BasicBlock* last = ir_.GetInsertBlock();

@@ -30,7 +30,7 @@ struct MicroKernel {
   bool half_last = false;  ///< only the lower half of the last of these `vectors` holds columns
   Fixed a_row, a_k, b_k, b_panel, depth;
   Dots dots = Dots::none;     ///< not none: elements of a and b are groups of `type`'s size
-  bool unsigned_rhs = false;  ///< groups of bytes: b is the unsigned operand, a the signed one
+  bool unsigned_rhs = false;  ///< groups of bytes: b is unsigned (and a signed, but for words)
   bool exact = false;         ///< bf16 groups: by multiply-adds, subnormals too
   bool from_row = false;      ///< every row starts from the vector scale[0 … panels * tile.panel)
   bool accumulate =
@@ -45,7 +45,8 @@ struct MicroKernel {
   llvm::Function* emit(CpuFunction& k) const;
 };
 
-/// sums + the products of the four unsigned bytes in each word of x and the signed ones of y.
+/// sums + the products of the four unsigned bytes in each word of x and the signed ones of y; where
+/// Target::i8_dots.
 Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y);
 
 /// Vectors of bytes up to 15, and of signed ones.
@@ -55,6 +56,10 @@ struct HalvesTimes {
 /// sums + the products of the four bytes in each word of up to eight such pairs of vectors, by
 /// AVX2's instructions.
 Value* dot_halves(CpuFunction& k, Value* sums, std::span<const HalvesTimes> products);
+
+/// A vector of bytes, twice as many as `x` has elements, as pairs of words of 16 bits: a vector of
+/// i32.
+Value* widen_bytes(CpuFunction& k, Value* x, bool is_signed);
 
 /// How a block of rows is covered by tiles: those from number `lower` on have a row less than
 /// `height` (none: null). A tile whose rows would end behind the block's reaches back.

@@ -9,18 +9,28 @@ int panel_width(const Target& target, DType operand_type) {
   return tile_model(target, compute_type(operand_type)).panel;
 }
 
-Dots dots_for(const Target& target, DType operand_type, DType acc_type) {
-  if (target.bf16_dots && operand_type == DType::bf16 && acc_type == DType::f32) return Dots::bf16;
-  bool bytes = operand_type == DType::i8 || operand_type == DType::u8;
-  bool dots = target.i8_dots || target.isa == Isa::avx2;  // or four instructions in their place
-  if (dots && bytes && acc_type == DType::i32) return Dots::bytes;
-  return Dots::none;
+namespace {
+
+bool sums_bytes(DType operand_type, DType acc_type) {
+  return (operand_type == DType::i8 || operand_type == DType::u8) && acc_type == DType::i32;
 }
 
-int group_of(Dots dots) { return dots == Dots::none ? 1 : dots == Dots::bf16 ? 2 : 4; }
+}  // namespace
+
+Dots dots_for(const Target& target, DType operand_type, DType acc_type) {
+  if (target.bf16_dots && operand_type == DType::bf16 && acc_type == DType::f32) return Dots::bf16;
+  if (!sums_bytes(operand_type, acc_type)) return Dots::none;
+  if (target.i8_dots) return Dots::bytes;
+  return target.isa == Isa::avx2 && !target.tiles ? Dots::words : Dots::none;
+}
+
+int group_of(Dots dots) { return dots == Dots::none ? 1 : dots == Dots::bytes ? 4 : 2; }
 
 int panel_group(const Target& target, DType operand_type, DType acc_type) {
-  return group_of(dots_for(target, operand_type, acc_type));
+  const Dots dots = target.tiles && sums_bytes(operand_type, acc_type)
+                        ? Dots::bytes
+                        : dots_for(target, operand_type, acc_type);
+  return group_of(dots);
 }
 
 }  // namespace hologram::cpu

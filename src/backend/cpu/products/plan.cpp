@@ -48,6 +48,8 @@ bool distant_rhs(const ProductPlan& p, int64_t element) {
          cost::distant;
 }
 
+bool of_bytes(const ProductPlan& p) { return p.dots == Dots::bytes || p.dots == Dots::words; }
+
 // How often a unit's rows reuse what was read or copied of the right operand decides how many rows
 // it has: its own block of the left operand should stay in half of the second-level cache, unless
 // the right operand is distant. 86 tiles, so that 1,024 rows are one block.
@@ -56,7 +58,7 @@ int64_t rows_by_cache(const ProductPlan& p, const Target& target, int64_t elemen
   int64_t fit = cost::half_second_level(target) / (depth * element);
   if (p.rhs == RhsPath::packed && p.tile.two_heights) return std::clamp<int64_t>(fit, 72, 256);
   if (distant_rhs(p, element)) return 86 * 12;
-  int64_t most = p.dots == Dots::bytes ? 256 : 72;
+  int64_t most = of_bytes(p) ? 256 : 72;
   return std::clamp<int64_t>(fit, 24, most);
 }
 
@@ -204,10 +206,10 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
     // The instruction takes an unsigned and a signed operand: the left one gets the sign that the
     // right one has not.
     p.flips_lhs = p.dots == Dots::bytes && !b.mixed;
-    p.unsigned_rhs = p.dots == Dots::bytes && b.rhs_type() == DType::u8;
+    p.unsigned_rhs = b.rhs_type() == DType::u8;
     if (p.lhs == LhsPath::direct) p.lhs = LhsPath::rows;
     p.lhs_load = std::nullopt;
-    p.rhs_storage = b.acc_type;
+    p.rhs_storage = p.dots == Dots::words && p.rhs == RhsPath::packed ? DType::i16 : b.acc_type;
   }
   p.steps = ceil_div(p.k, p.group);
   int element = size_of(b.acc_type) / p.group;
@@ -239,7 +241,7 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   const double wanted = std::max<double>(distant ? 32 : 64, cost::units_each * threads);
   double target_cycles = std::clamp(total / wanted, least_cycles, distant ? 4e6 : 1e6);
   const bool fetched = p.rhs == RhsPath::packed && p.tile.two_heights;
-  double narrow = distant || fetched || p.dots == Dots::bytes ? 2 : 8;
+  double narrow = distant || fetched || of_bytes(p) ? 2 : 8;
   double wide = target_cycles / panel_cycles(p, static_cast<double>(limit), depth);
   if (wide < narrow / 2) {  // fewer rows rather than very narrow units
     double by_work = target_cycles / (depth * p.tile.vectors / 2) / narrow;

@@ -46,6 +46,7 @@ enum class Dots : uint8_t {
   none,
   bf16,   ///< two products; subnormal numbers count as 0
   bytes,  ///< four products of a u8 and an i8, in either order
+  words,  ///< two products of words of 16 bits, into which bytes are widened
 };
 /// What serves products of these types.
 Dots dots_for(const Target& target, DType operand_type, DType acc_type);
@@ -61,7 +62,7 @@ struct ProductPlan {
   std::optional<StridedLoad> lhs_load, rhs_load;
   Dots dots = Dots::none;
   bool flips_lhs = false;     ///< dots of bytes: the left operand's signs are flipped
-  bool unsigned_rhs = false;  ///< dots of bytes: the right operand is the unsigned one
+  bool unsigned_rhs = false;  ///< dots of bytes and words: the right operand is unsigned
   bool keeps_tiny = false;    ///< dots of bf16 give way to multiply-adds where a subnormal counts
   int group = 1;              ///< values of k in one step; operands are copied in such groups
   Expr steps;                 ///< k in groups
