@@ -22,7 +22,7 @@ using ir::Value;
 
 namespace {
 
-constexpr int64_t least_sums = 16;   // in registers: half of them are common elements of windows
+constexpr int64_t least_sums = 8;    // in registers, a pixel each
 constexpr int64_t most_vectors = 2;  // of columns: each reads the image again
 
 // What the windows are taken of: a padded image that has a place of its own; nullptr if none.
@@ -37,7 +37,7 @@ Value image_of(const Clustering& clustering, Value lhs) {
 
 // Pixels of a line that are computed together: a divisor of the line.
 int64_t chains_of(const Expr& line) {
-  int64_t n = least_sums / 2;
+  int64_t n = least_sums;
   while (n > 1 && line.constant_value() % n != 0) --n;
   return n;
 }
