@@ -51,8 +51,12 @@ def test_gradients_are_as_near_as_eagers(name):
         return 8 * nn.functional.cross_entropy(y, torch.arange(len(y)) % 17)
 
     exact = gradients(lambda m, x: loss(m, x, False), copy.deepcopy(model).double(), x.double() if x.is_floating_point() else x)
-    eager = gradients(loss, copy.deepcopy(model), x)
     found = gradients(compile_fresh(loss), model, x)
+    try:
+        eager = gradients(loss, copy.deepcopy(model), x)
+    except RuntimeError as error:  # oneDNN has no bfloat16 LSTM for processors with AVX2 alone
+        assert name == "recurrent" and "could not create a primitive" in str(error)
+        eager = exact
     for a, b, c in zip(found, eager, exact):
         assert (a - c).norm() <= 1.5 * (b - c).norm() + 0.02 * c.norm() + 1e-3
     assert all(p.grad.dtype is torch.float32 for p in model.parameters())
