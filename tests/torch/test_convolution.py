@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import hologram_torch
+from hologram import _core
 from harness import backend_stats, compile_fresh, gradients, normal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -241,7 +242,8 @@ def test_expansion_and_depthwise(into, channels, kernel, stride, size, batch, fi
     got = native(joined, x, truth=copy.deepcopy(joined).double())
     if first > 1:
         kernels = hologram_torch.explain(joined, x).graphs[0].kernels()
-        assert sum("dot_general" in k["name"] for k in kernels) == 1
+        joins = _core.host_cpu()["isa"] in ("avx512", "amx")  # its 32 registers hold what windows have in common
+        assert sum("dot_general" in k["name"] for k in kernels) == (1 if joins else 2)
     with torch.no_grad():
         torch.testing.assert_close(got, compile_fresh(apart, dynamic=False)(x)[0], rtol=0, atol=0)
         compiled = compile_fresh(joined, dynamic=False)

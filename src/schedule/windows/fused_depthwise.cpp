@@ -108,10 +108,8 @@ bool read_windows(FusedDepthwise& x, Value lhs, const std::function<bool(Value)>
 
 // How a line is cut, and how many blocks the lines are. `windows`: the product reads windows.
 bool choose_tiles(FusedDepthwise& x, bool windows, const Machine& machine) {
-  // Neighbouring windows have elements in common, which take registers too where there are 32.
-  constexpr int64_t most_of_windows = 8;
-  int64_t most = machine.sums_in_registers(DType::f32);
-  if (windows) most = std::min(most, most_of_windows);
+  // Neighbouring windows have elements in common, which take registers too.
+  int64_t most = machine.sums_in_registers(DType::f32) / (windows ? 2 : 1);
   int64_t line = std::gcd(x.width, x.out_width);
   for (x.tiles = 1; x.tiles <= line; ++x.tiles)
     if (line % x.tiles == 0 && x.width / x.tiles * x.step_y <= most) break;
