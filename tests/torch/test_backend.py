@@ -139,6 +139,8 @@ def test_arguments_are_written_in_place():
         return x.sum(), y * 2
 
     native(function, normal(5, 3), normal(5, 3, seed=1))
+    for width in (12, 24, 40, 48, 96, 112):  # some are three, five or seven vectors, each written once
+        native(lambda x, y: x.add_(y), normal(9, width), normal(width, seed=1))
 
 
 def test_a_host_call_with_sizes():

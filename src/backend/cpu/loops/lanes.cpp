@@ -5,6 +5,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "backend/cpu/cost.h"
 #include "backend/cpu/loops/reduce.h"
@@ -108,7 +109,12 @@ Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int un
                           Value* backwards) {
   if (lanes == 0) lanes = f_.plan.lanes;
   int step = lanes * unroll;
-  Value* stop = ir_.CreateAdd(at, ir_.CreateAnd(ir_.CreateSub(high, at), k_.i64(-step)));
+  Value *count = ir_.CreateSub(high, at), *whole = nullptr;
+  if (std::has_single_bit(static_cast<unsigned>(step)))
+    whole = ir_.CreateAnd(count, k_.i64(-step));
+  else
+    whole = ir_.CreateSub(count, ir_.CreateSRem(count, k_.i64(step)));
+  Value* stop = ir_.CreateAdd(at, whole);
   auto round_of = [&](Scope& round, Value* i) {
     round.make_certain();
     round.set_streaming(streaming);
