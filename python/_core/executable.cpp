@@ -330,8 +330,7 @@ void bind_executable(nb::module_& m) {
             return report_of(report);
           },
           "Compiles well what was made quickly, for calls that begin from then on; returns what "
-          "that "
-          "did, in the form of `report`.")
+          "that did, in the form of `report`.")
       .def_prop_ro("provisional", &Executable::is_provisional,
                    "Whether finish() has something to do.")
       .def_prop_ro("cached_bytes", &Executable::cached_bytes)
