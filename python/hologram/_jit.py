@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from hologram import _core, _dump, _steps
+from hologram._plan import Plan, write_results
 from hologram._registry import HOOKS
 from hologram.trace import Array, Dim, Parted, TraceError
 
@@ -194,7 +195,7 @@ def _compile(function: Any, structure: Any, leaves: Any, options: Any, names: co
     tracer, nesting, values = _trace(function, structure, leaves, options, recorder)
     if tracer.steps or tracer.written or any(pattern[0] in ("object", "foreign") for pattern, _ in tracer.slots):
         trace = functools.partial(_trace, function, structure)
-        plan = _steps.Plan(tracer, nesting, values)
+        plan = Plan(tracer, nesting, values)
         plan.shorten(function if recorder is _steps.Recorder else None, structure)
         return _Stepped(trace, options, recorder, plan, names, tracer.log)
     return _Compiled(tracer, nesting, values)
@@ -270,7 +271,7 @@ class _Stepped:
                 return None
 
         def trace(log: Any) -> Any:
-            return _steps.Plan(*self._trace(leaves, self._options, self._recorder, log))
+            return Plan(*self._trace(leaves, self._options, self._recorder, log))
 
         log = self._plan.given(given) if given is not None else log
         return self._plan.call(leaves, trace, self._names, _MOST_GRAPHS, log)
@@ -280,7 +281,7 @@ class _Stepped:
         if structure is None:
             return values
         if out is not None:
-            values = _steps.write_results(values, out)
+            values = write_results(values, out)
         return _unflatten(structure, iter(values))
 
 

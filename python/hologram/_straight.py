@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from hologram import _core
+from hologram import _core, _steps as steps
 from hologram._prepared import SMALL
 from hologram.trace import AGAIN, Parted
 
@@ -57,7 +57,7 @@ def _arguments(step: Any) -> list[Any]:
 class Lives:
     """Where the values of slots are read, which of them need no check, and whose memory nothing else has."""
 
-    def __init__(self, plan: Any, steps: Any) -> None:
+    def __init__(self, plan: Any) -> None:
         self.patterns, self.ref = plan._patterns, steps.Ref
         self.uses: collections.Counter[int] = collections.Counter()
         self.last: dict[int, int] = {}  # by slot: the step that reads it last
@@ -113,15 +113,15 @@ class Lives:
 class Writer:
     """Lines of the function. `e3` is the value of slot 3, `s1` that of symbol 1, `k7` an object that the function holds."""
 
-    def __init__(self, plan: Any, steps: Any, light: bool) -> None:
-        self.plan, self.steps, self.light, self.lines = plan, steps, light, ["def follow(leaves):"]
+    def __init__(self, plan: Any, light: bool) -> None:
+        self.plan, self.light, self.lines = plan, light, ["def follow(leaves):"]
         self.checked: set[int] = set()  # slots whose dtype and sizes were looked at
         self.held: dict[str, Any] = {"ndarray": np.ndarray, "array": np.array, "as_array": as_array, "Parted": Parted}
         self.held.update(AGAIN=AGAIN, calls=plan.quick_calls, flatten=steps.flatten, native=steps.native, fits=steps.fits)
         self.known: set[int] = set()  # symbols with a value
         self.owned: set[int] = set()  # slots whose arrays nothing outside of the plan has
         self.arrays: set[int] = set()  # slots that hold plain arrays
-        self.lives = Lives(plan, steps)
+        self.lives = Lives(plan)
         self.hosts = 0  # calls of NumPy so far
         self.logs = False  # whether the function keeps what they give
 
@@ -139,8 +139,8 @@ class Writer:
 
     def forget(self, number: int, step: Any) -> None:
         """Frees what no later step reads."""
-        made = step.results if type(step) is self.steps.Host else [slot for slot, _, _ in step.outputs]
-        read = step.inputs if type(step) is self.steps.Graph else [r.slot for r in refs([step.args, step.kwargs], self.steps.Ref)]
+        made = step.results if type(step) is steps.Host else [slot for slot, _, _ in step.outputs]
+        read = step.inputs if type(step) is steps.Graph else [r.slot for r in refs([step.args, step.kwargs], steps.Ref)]
         done = [s for s in {*made, *read} if self.lives.last.get(s, number) <= number and s in self.made]
         if done:
             self.line("del " + ", ".join(f"e{slot}" for slot in sorted(done)))
@@ -187,10 +187,9 @@ class Writer:
 
     # --- steps
     def all_steps(self) -> None:
-        steps = self.steps
         last = max((n for n, step in enumerate(self.plan._steps) if self.may_part(step)), default=-1)
         self.logs = any(type(s) is steps.Host and not elementwise(s) for s in self.plan._steps[: last + 1])
-        self.made = {slot for step in self.plan._steps for slot in steps._filled(step)}
+        self.made = {slot for step in self.plan._steps for slot in steps.filled(step)}
         if self.logs:
             self.line("log = []")
         for number, step in enumerate(self.plan._steps):
@@ -206,9 +205,9 @@ class Writer:
             self.forget(number, step)
 
     def may_part(self, step: Any) -> bool:
-        if type(step) is self.steps.Check:
+        if type(step) is steps.Check:
             return bool(step.guards) or any(slot not in self.lives.settled | self.lives.unread for slot, _ in step.slots)
-        if type(step) is self.steps.Graph:
+        if type(step) is steps.Graph:
             return not (self.light and self.by_ufunc(step))
         return not (step.results and step.results[0] in self.lives.settled or self.is_array(step))
 
@@ -219,11 +218,11 @@ class Writer:
 
     def is_array(self, step: Any) -> bool:
         """Whether NumPy gives an array for certain: a part of an array that has its dimensions, or their order."""
-        if step.structure != "leaf" or not step.args or type(step.args[0]) is not self.steps.Ref:
+        if step.structure != "leaf" or not step.args or type(step.args[0]) is not steps.Ref:
             return False
         of, result = (self.lives.patterns[slot] for slot in (step.args[0].slot, step.results[0]))
         array = len(of) > 2 and len(result) > 2 and len(result[2]) == len(of[2]) > 0
-        return array and step.function in (operator.getitem, np.ndarray.transpose) and not refs(step.args[1:], self.steps.Ref)
+        return array and step.function in (operator.getitem, np.ndarray.transpose) and not refs(step.args[1:], steps.Ref)
 
     def graph(self, step: Any) -> None:
         if not self.by_ufunc(step):
@@ -297,7 +296,7 @@ class Writer:
             return f"{arguments[0]}[{arguments[1]}]"
         position, write = getattr(function, "in_place", (None, None))
         if position is not None:
-            slot = step.args[position].slot if type(step.args[position]) is self.steps.Ref else -1
+            slot = step.args[position].slot if type(step.args[position]) is steps.Ref else -1
             function = write if slot in self.owned and self.lives.uses[slot] == 1 else function
             self.owned.add(step.results[0])
         over = self.lives.target(number, step, self.owned)
@@ -306,11 +305,11 @@ class Writer:
         return f"{self.hold(function)}({', '.join(arguments + named)})"
 
     def template(self, value: Any) -> str:
-        if type(value) is self.steps.Ref:
+        if type(value) is steps.Ref:
             return f"e{value.slot}"
-        if type(value) is self.steps.Size:
+        if type(value) is steps.Size:
             return self.size(value.expr)
-        if type(value) in (tuple, slice) and not refs(value, self.steps.Ref) and not refs(value, self.steps.Size):
+        if type(value) in (tuple, slice) and not refs(value, steps.Ref) and not refs(value, steps.Size):
             return self.hold(value)
         if type(value) in (tuple, list):
             inner = "".join(self.template(part) + ", " for part in value)
@@ -345,7 +344,7 @@ class Writer:
     def results(self) -> None:
         texts = []
         for value in self.plan._results:
-            if type(value) is not self.steps.Ref:
+            if type(value) is not steps.Ref:
                 texts.append(self.hold(value))
             elif value.slot < self.plan._leaves:
                 texts.append(f"(array(e{value.slot})[()] if isinstance(e{value.slot}, ndarray) else e{value.slot})")
@@ -359,10 +358,10 @@ class Writer:
         return self.held["follow"]
 
 
-def straight(plan: Any, steps: Any, whole: Optional[tuple[Any, Any]], light: bool) -> Callable[..., Any]:
-    """function(leaves) → what the traced function returns, or Parted. `steps`: the module that made the plan; `whole`:
-    (function, nesting of its arguments) where NumPy computes all of it; `light`: graphs that are a ufunc are NumPy's, of any size."""
-    writer = Writer(plan, steps, light)
+def straight(plan: Any, whole: Optional[tuple[Any, Any]], light: bool) -> Callable[..., Any]:
+    """function(leaves) → what the traced function returns, or Parted. `whole`: (function, nesting of its arguments) where NumPy
+    computes all of it; `light`: graphs that are a ufunc are NumPy's, of any size."""
+    writer = Writer(plan, light)
     writer.refuse(f"len(leaves) != {plan._leaves}")
     if plan._leaves:
         writer.line("".join(f"e{i}, " for i in range(plan._leaves)) + "= leaves")
