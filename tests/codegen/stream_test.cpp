@@ -75,6 +75,15 @@ TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
   }
 }
 
+// A permutation takes twice as long with a table in memory.
+TEST(Lookup, Avx2PermutesTablesInRegisters) {
+  for (Op op : {Op::gelu, Op::tanh}) {
+    std::string text = cpu::dump_asm(unary(op, Expr(1000), Expr(1000), 0), cpu::generic_target(cpu::Isa::avx2));
+    EXPECT_GT(count_of(text, "vpermd\t%ymm") + count_of(text, "vpermps\t%ymm"), 0);
+    EXPECT_EQ(count_of(text, "vpermd\t%ymm") + count_of(text, "vpermps\t%ymm"), count_of(text, "vperm"));
+  }
+}
+
 // Each wait empties the processor's buffers: lines of 64 elements must not wait one by one.
 TEST(Stream, ShortLinesWaitForTheirStoresOnce) {
   Points t({Expr(200'000), Expr(64)});

@@ -3,7 +3,9 @@
 //
 // A permutation serves tables of up to 16 entries on AVX-512 and NEON, 8 on AVX2, 4 on SSE4.2 and
 // WebAssembly; longer ones are two halves and a selection. A single lane reads the table from
-// memory.
+// memory. AVX2's permutation takes two cycles of a table in memory and one of a register's: so each
+// table is loaded before it, by a load that may neither become its operand nor leave the loop,
+// where it would keep a register or come back from the stack.
 #include "backend/cpu/lookup.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -19,6 +21,14 @@ namespace {
 namespace Intrinsic = llvm::Intrinsic;
 
 using Table = std::span<const uint64_t>;
+
+llvm::GlobalVariable* constant_memory(CpuFunction& k, llvm::Constant* value, uint64_t alignment) {
+  auto* memory = new llvm::GlobalVariable(k.module, value->getType(), true,
+                                          llvm::GlobalValue::PrivateLinkage, value, "table");
+  memory->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+  memory->setAlignment(llvm::Align(alignment));
+  return memory;
+}
 
 class Permuter {
  public:
@@ -73,7 +83,7 @@ class Permuter {
         return ir_.CreateIntrinsic(Intrinsic::x86_avx512_permvar_sf_512, {},
                                    {constant(table, 16), index});
       case Isa::avx2:
-        return ir_.CreateIntrinsic(Intrinsic::x86_avx2_permps, {}, {constant(table, 8), index});
+        return ir_.CreateIntrinsic(Intrinsic::x86_avx2_permps, {}, {in_register(table), index});
       case Isa::sse42:
         return by_bytes(index, 4, [&](Value* bytes) {
           return ir_.CreateIntrinsic(Intrinsic::x86_ssse3_pshuf_b_128, {},
@@ -112,6 +122,14 @@ class Permuter {
 
   Value* as_bytes(Value* v) { return ir_.CreateBitCast(v, k_.widen(ir_.getInt8Ty(), 16)); }
 
+  /// The table in a register of its own, loaded where it is used.
+  Value* in_register(Table table) {
+    llvm::Constant* entries = constant(table, 8);
+    auto* memory = constant_memory(k_, entries, 32);
+    Value* loaded = ir_.CreateAlignedLoad(entries->getType(), memory, llvm::Align(32), true);
+    return ir_.CreateUnaryIntrinsic(Intrinsic::arithmetic_fence, loaded);
+  }
+
   /// The table, repeated to `length` entries.
   llvm::Constant* constant(Table table, size_t length) {
     std::vector<llvm::Constant*> entries;
@@ -130,11 +148,7 @@ class Permuter {
 Value* load_entry(CpuFunction& k, DType type, Table table, Value* index) {
   auto& ir = k.ir;
   std::vector<uint32_t> words(table.begin(), table.end());
-  auto* data = llvm::ConstantDataArray::get(k.context, words);
-  auto* memory = new llvm::GlobalVariable(k.module, data->getType(), true,
-                                          llvm::GlobalValue::PrivateLinkage, data, "table");
-  memory->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
-  memory->setAlignment(llvm::Align(4));
+  auto* memory = constant_memory(k, llvm::ConstantDataArray::get(k.context, words), 4);
   Value* at = ir.CreateZExt(ir.CreateAnd(index, table.size() - 1), ir.getInt64Ty());
   return ir.CreateLoad(k.type_of(type), ir.CreateGEP(ir.getInt32Ty(), memory, at));
 }
