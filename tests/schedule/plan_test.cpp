@@ -152,6 +152,14 @@ TEST_F(PlanTest, AProductTakesBiasActivationAndResidualAndPacksItsWeightOnce) {
   EXPECT_EQ(p.cache[0].parameters, std::vector<int>{100});
 }
 
+TEST_F(PlanTest, ACheapActivationBetweenProductsIsTheFirstOnesEpilogue) {
+  Value h = dot(input({64, 256}), weight({256, 512}));
+  output(dot(g.binary(Op::max, h, g.number(DType::f32, 0, h->shape)), weight({512, 64})));
+  Plan p = plan();
+  EXPECT_EQ(runs(p), 2);
+  EXPECT_EQ(p.programs[static_cast<size_t>(p.steps.back().program)].product().lhs.instrs.size(), 1u);
+}
+
 TEST_F(PlanTest, AProductFinishesTheGatesOfAUnitTogether) {
   Value y = add(dot(input({16, 64}), g.permute(weight({192, 64}), {1, 0})), weight({192}));
   auto gate = [&](int64_t i) { return g.slice(y, {0, 64 * i}, {16, 64}, {1, 1}); };

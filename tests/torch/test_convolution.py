@@ -205,17 +205,18 @@ def test_depthwise_along_planes(kernel, stride, size, last):
 
 
 @pytest.mark.parametrize(
-    "into, channels, kernel, stride, size, batch, first",
+    "into, channels, kernel, stride, size, batch, first, bare",
     [
-        (16, 96, 3, 2, (24, 16), 1, 1),
-        (24, 40, 3, 1, (9, 14), 2, 1),
-        (8, 48, 5, 1, (40, 8), 3, 1),
-        (3, 16, (3, 5), 1, (8, 28), 1, 1),
-        (32, 192, 3, 2, (28, 28), 1, 1),
-        (3, 32, 3, 1, (32, 32), 2, 3),
+        (16, 96, 3, 2, (24, 16), 1, 1, False),
+        (24, 40, 3, 1, (9, 14), 2, 1, False),
+        (8, 48, 5, 1, (40, 8), 3, 1, False),
+        (3, 16, (3, 5), 1, (8, 28), 1, 1, False),
+        (32, 192, 3, 2, (28, 28), 1, 1, False),
+        (16, 96, 3, 1, (16, 16), 2, 1, True),
+        (3, 32, 3, 1, (32, 32), 2, 3, False),
     ],
 )
-def test_expansion_and_depthwise(into, channels, kernel, stride, size, batch, first):
+def test_expansion_and_depthwise(into, channels, kernel, stride, size, batch, first, bare):
     """One loop computes the depthwise convolution and the convolution before it, 1 x 1 or of few channels, with the bits of
     two kernels."""
     padding = kernel // 2 if isinstance(kernel, int) else tuple(k // 2 for k in kernel)
@@ -223,8 +224,8 @@ def test_expansion_and_depthwise(into, channels, kernel, stride, size, batch, fi
     class Block(torch.nn.Module):
         def __init__(self, gives_image):
             super().__init__()
-            self.first = torch.nn.Conv2d(into, channels, first, stride=1 + first // 2, padding=first // 2)
-            self.norm = torch.nn.BatchNorm2d(channels)
+            self.first = torch.nn.Conv2d(into, channels, first, stride=1 + first // 2, padding=first // 2, bias=not bare)
+            self.norm = torch.nn.Identity() if bare else torch.nn.BatchNorm2d(channels)
             self.second = torch.nn.Conv2d(channels, channels, kernel, stride, padding, groups=channels)
             self.gives_image = gives_image
 
@@ -235,14 +236,15 @@ def test_expansion_and_depthwise(into, channels, kernel, stride, size, batch, fi
 
     torch.manual_seed(0)
     joined = Block(False).eval()
-    joined.norm.running_mean.normal_()
+    if not bare:
+        joined.norm.running_mean.normal_()
     apart = Block(True).eval()
     apart.load_state_dict(joined.state_dict())
     x = normal(batch, into, *size)
     got = native(joined, x, truth=copy.deepcopy(joined).double())
-    if first > 1:
+    if first > 1 or bare:
         kernels = hologram_torch.explain(joined, x).graphs[0].kernels()
-        joins = _core.host_cpu()["isa"] in ("avx512", "amx")  # its 32 registers hold what windows have in common
+        joins = bare or _core.host_cpu()["isa"] in ("avx512", "amx")  # its 32 registers hold what windows have in common
         assert sum("dot_general" in k["name"] for k in kernels) == (1 if joins else 2)
     with torch.no_grad():
         torch.testing.assert_close(got, compile_fresh(apart, dynamic=False)(x)[0], rtol=0, atol=0)

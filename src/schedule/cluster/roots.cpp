@@ -101,9 +101,10 @@ class Roots {
     joined_outputs();
     factors_of_weight_gradients();
     for (Value v : live_)
-      for (auto concern : {&Roots::behind_fence, &Roots::heavy, &Roots::measure, &Roots::operands_of_product,
-                           &Roots::operands_of_attention, &Roots::operands_of_host_call,
-                           &Roots::operands_of_scatter, &Roots::dear})
+      for (auto concern :
+           {&Roots::behind_fence, &Roots::heavy, &Roots::measure, &Roots::operands_of_product,
+            &Roots::operands_of_attention, &Roots::operands_of_host_call,
+            &Roots::operands_of_scatter, &Roots::dear})
         (this->*concern)(v);
     std::vector<int> cost;
     for (const Inline& i : inline_) cost.push_back(i.cost);
@@ -133,6 +134,7 @@ class Roots {
   bool windowed_operand(Value v);
   void operand_beside_windows(Value v);
   void operands_of_windows(Value v);
+  bool follows_product(Value v) const;
   void operands_of_matrices(Value v);
   void make_root(Value v) {
     if (ir::info(v->op).kind != OpKind::leaf) root_[v->id] = 1;
@@ -225,7 +227,8 @@ void Roots::factors_of_weight_gradients() {
 // too, but the view above it.
 Value Roots::copy_of(Value reader, Value image) const {
   auto planes = [&](Value v) {
-    return by_loop_[v->id] == ByLoop::planes && below_views_and_borders(v->input(0)) == image->input();
+    return by_loop_[v->id] == ByLoop::planes &&
+           below_views_and_borders(v->input(0)) == image->input();
   };
   if (reader == image || std::ranges::none_of(live_, planes)) return image;
   while (reader->input() != image) reader = reader->input();
@@ -312,12 +315,20 @@ bool large_matrix(Value v, bool is_right) {
   return !elements.is_const() || elements.constant_value() > small;
 }
 
+// Whether v is computed from what a product makes for it alone: at no cost by that one's epilogue.
+bool Roots::follows_product(Value v) const {
+  if (root_[v->id]) return v->is(Op::dot_general) && uses_[v->id] == 1;
+  return (is_view(v) || ir::is_elementwise(v->op)) && std::ranges::any_of(v->inputs, [&](Value in) {
+           return numel(in->shape) == numel(v->shape) && follows_product(in);
+         });
+}
+
 void Roots::operands_of_matrices(Value v) {
   Value l = below_views(v->input(0)), r = below_views(v->input(1));
   const Inline &left = inline_[l->id], &right = inline_[r->id];
   bool cheap_l = left.cost <= 2 && !left.moves_data;
   cheap_l |= takes_rows(v->input(0), *options_.machine) && left.cost <= 6;
-  cheap_l &= uses_[l->id] == 1;
+  cheap_l &= uses_[l->id] == 1 && !follows_product(l);
   // What is computed from weights alone is packed ahead, or read with them.
   int most = right.fixed == 2 ? most_of_weights : 8;
   bool cheap_r = right.cost <= most && uses_[r->id] == 1;

@@ -52,7 +52,40 @@ std::optional<std::array<Window, 2>> windows_of(Value v) {
   return std::array{found[1], found[0]};
 }
 
-// Reads the geometry off the depthwise operand's index of the image; false if it is none.
+// The coordinates of the depthwise operand's element (number, row, column, channel; of the window:
+// u, v) in an image, as coordinates over axes number, row, column, channel of the image's pixels,
+// if a coordinate is its row and another one its column; `x` then gets their sizes.
+std::optional<Index> pixel_of(FusedDepthwise& x, Index at, const Shape& image) {
+  auto axis = [](int k, int64_t n) { return n == 1 ? Expr(0) : Expr::axis(k, Expr(n)); };
+  const Expr row = axis(1, x.out_height) * Expr(x.step_y) + axis(4, x.window_height),
+             column = axis(2, x.out_width) * Expr(x.step_x) + axis(5, x.window_width);
+  int found = 0;
+  for (size_t i = 0; i < at.size(); ++i) {
+    Expr from_row = at[i] - row, from_column = at[i] - column;
+    const Expr& size = image[i];
+    if (!known(size)) return std::nullopt;
+    if (from_row.is_const() && !(found & 1)) {
+      found |= 1;
+      x.before_y = -from_row.constant_value();
+      x.height = size.constant_value();
+      at[i] = Expr::axis(1, size);
+    } else if (from_column.is_const() && !(found & 2)) {
+      found |= 2;
+      x.before_x = -from_column.constant_value();
+      x.width = size.constant_value();
+      at[i] = Expr::axis(2, size);
+    } else if (at[i].any_atom([](const Atom& a) {
+                 return a.kind == Atom::Kind::axis && a.id != 0 && a.id != 3;
+               })) {
+      return std::nullopt;
+    }
+  }
+  if (found != 3) return std::nullopt;
+  return at;
+}
+
+// Reads the geometry off the depthwise operand's index of the image, whose pixels may be rows of a
+// matrix; false if it is none.
 bool read_windows(FusedDepthwise& x, Value lhs, const std::function<bool(Value)>& is_image) {
   if (lhs->rank() != 3) return false;
   auto windows = windows_of(lhs);
@@ -73,37 +106,23 @@ bool read_windows(FusedDepthwise& x, Value lhs, const std::function<bool(Value)>
   Index at{channel, (number * Expr(rows.count) + y) * Expr(columns.count) + c,
            u * Expr(columns.size) + v};
   Value image = lhs;
+  std::optional<Index> pixel;  // of what stands below the border
   while (!is_image(image)) {
     if (!ir::is_movement(image->op) || image->is(Op::concat)) return false;
     if (image->is(Op::pad) && image->attrs.bits != 0) return false;
     at = input_index(image, 0, at);
+    if (pixel) pixel = input_index(image, 0, *pixel);
+    const bool border = image->is(Op::pad);
     image = image->input();
-  }
-  x.image = image;
-  int found = 0;
-  for (size_t i = 0; i < at.size(); ++i) {
-    Expr from_row = at[i] - (y * Expr(rows.step) + u),
-         from_column = at[i] - (c * Expr(columns.step) + v);
-    const Expr& size = image->shape[i];
-    if (!known(size)) return false;
-    if (from_row.is_const() && !(found & 1)) {
-      found |= 1;
-      x.before_y = -from_row.constant_value();
-      x.height = size.constant_value();
-      at[i] = Expr::axis(1, size);
-    } else if (from_column.is_const() && !(found & 2)) {
-      found |= 2;
-      x.before_x = -from_column.constant_value();
-      x.width = size.constant_value();
-      at[i] = Expr::axis(2, size);
-    } else if (at[i].any_atom([](const Atom& a) {
-                 return a.kind == Atom::Kind::axis && a.id != 0 && a.id != 3;
-               })) {
+    if (std::optional<Index> plain = pixel_of(x, at, image->shape))
+      pixel = std::move(plain);
+    else if (border)
       return false;
-    }
   }
-  x.at = at;
-  return found == 3 && x.before_y >= 0 && x.before_x >= 0;
+  if (!pixel) return false;
+  x.image = image;
+  x.at = std::move(*pixel);
+  return x.before_y >= 0 && x.before_x >= 0;
 }
 
 // How a line is cut, and how many blocks the lines are. `windows`: the product reads windows.
