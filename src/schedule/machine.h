@@ -50,6 +50,9 @@ class Machine {
 
   int vector = 16;  ///< f32 values that one step of a loop computes
   int units = 2;    ///< cores or multiprocessors that kernels are cut for
+  /// Vectors that a loop's step of `vector` lanes fills where these share elements that they are
+  /// multiplied with; sums take as many registers each.
+  int shared_vectors = 1;
   // Of multiply-adds that wait for nothing but their own sum:
   int interleaved_sums = 4;  ///< so many in turn hide most of an addition's latency
   int busy_sums = 6;         ///< fewer leave the units waiting

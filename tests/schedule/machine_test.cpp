@@ -180,7 +180,8 @@ TEST_P(MachineTest, PlansForPoorMachinesGiveTheSameBits) {
   Features lacks = features_of(without);
   EXPECT_EQ(lacks.tails + lacks.parts + lacks.winograd + lacks.symbolic + lacks.packed + lacks.boundary, 0);
   for (int width : {16, 32}) {  // of 16 vector registers and of 32
-    const test::PanelMachine rich(width);
+    test::PanelMachine rich(width);
+    rich.shared_vectors = 32 / width;
     Plan with = plan_for(m.g, rich, true);
     Features has = features_of(with);
     if (c.relies_on) {

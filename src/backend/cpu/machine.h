@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu/cost.h"
+#include "backend/cpu/loops/plan.h"
 #include "backend/cpu/products/panels.h"
 #include "backend/cpu/target.h"
 #include "schedule/machine.h"
@@ -15,6 +16,7 @@ class CpuMachine final : public schedule::Machine {
     units = target_.threads;
     multiply_adds = cost::multiply_adds;
     fuses = target_.fma;
+    shared_vectors = cpu::shared_vectors(target_);
   }
 
   schedule::Panel panel(DType operand, DType acc) const override {

@@ -1,7 +1,8 @@
 // schedule/windows/direct_convolution.cpp: a convolution over an image of few channels.
 //
 // A loop over lines and vectors of channels takes up to eight pixels of a line at a time and reads
-// the image element by element, so that no window is copied. With more channels than two vectors
+// the image element by element, so that no window is copied; four with 16 registers, where a step
+// of the lanes fills two (Machine::shared_vectors). With more channels than two vectors
 // the copies cost less than reading the image again for each vector. Rows stay inside of the lanes'
 // loop (LoopStages::walks_rows_first): the elements that lanes share would else be read ahead of it
 // and spilled. The order of the sums is the product's; the padded image keeps its planes where it
@@ -36,8 +37,8 @@ Value image_of(const Clustering& clustering, Value lhs) {
 }
 
 // Pixels of a line that are computed together: a divisor of the line.
-int64_t chains_of(const Expr& line) {
-  int64_t n = least_sums;
+int64_t chains_of(const Expr& line, const Machine& machine) {
+  int64_t n = least_sums / machine.shared_vectors;
   while (n > 1 && line.constant_value() % n != 0) --n;
   return n;
 }
@@ -59,7 +60,9 @@ Value direct_image(const Cluster& c, const Clustering& clustering, const ir::Gra
       !static_sources(clustering, options, rhs))
     return nullptr;
   Expr line = line_of(lhs, 0);
-  if (chains_of(line) < machine.busy_sums || !c.axes[0].extent.exact_div(line)) return nullptr;
+  if (chains_of(line, machine) * machine.shared_vectors < machine.busy_sums ||
+      !c.axes[0].extent.exact_div(line))
+    return nullptr;
   // A result that leaves with its channels apart is turned over by a product.
   bool leaves = std::any_of(graph.outputs.begin(), graph.outputs.end(),
                             [&](const ir::Output& o) { return c.find(o.value) != nullptr; });
@@ -93,7 +96,8 @@ Kernels lower_direct_convolution(const Context& cx) {
       rhs, rhs->shape, [](const Index& at) { return at; }, out);
   const ClusterAxis &rows = cx.cluster.axes[0], &columns = cx.cluster.axes[1];
   Expr line = line_of(lhs, 0);
-  const int64_t chains = chains_of(line), depth = cx.cluster.axes[2].extent.constant_value();
+  const int64_t chains = chains_of(line, *cx.options.machine),
+                depth = cx.cluster.axes[2].extent.constant_value();
   ProgramBuilder k(cx.storage.slots);
   atlas::LoopBlock& loop = k.program.loop();
   loop.axes = {{AxisKind::parallel, *rows.extent.exact_div(line)},

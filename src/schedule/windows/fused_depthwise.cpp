@@ -1,9 +1,10 @@
 // schedule/windows/fused_depthwise.cpp: a depthwise convolution and what makes its image.
 //
 // The ring has 4 or 6 lines, computed in tiles of up to 16 pixels side by side (8 of a first
-// layer), their sums in registers. Blocks of lines compute a few lines twice; there are as many as
-// leave 12 units of two threads (six for each), and few enough lines in each that what all channels
-// read stays in the second-level cache. The sums are those of two kernels, bit by bit.
+// layer; 4 with 16 registers), their sums in registers. Blocks of lines compute a few lines twice;
+// there are as many as leave 12 units of two threads (six for each), and few enough lines in each
+// that what all channels read stays in the second-level cache. The sums are those of two kernels,
+// bit by bit.
 #include "schedule/windows/fused_depthwise.h"
 
 #include <algorithm>
@@ -128,11 +129,12 @@ bool read_windows(FusedDepthwise& x, Value lhs, const std::function<bool(Value)>
 // How a line is cut, and how many blocks the lines are. `windows`: the product reads windows.
 bool choose_tiles(FusedDepthwise& x, bool windows, const Machine& machine) {
   // Neighbouring windows have elements in common, which take registers too.
-  int64_t most = machine.sums_in_registers(DType::f32) / (windows ? 2 : 1);
+  const int64_t registers = x.channels % machine.vector == 0 ? machine.shared_vectors : 1;
+  int64_t most = machine.sums_in_registers(DType::f32) / (windows ? 2 : 1) / registers;
   int64_t line = std::gcd(x.width, x.out_width);
   for (x.tiles = 1; x.tiles <= line; ++x.tiles)
     if (line % x.tiles == 0 && x.width / x.tiles * x.step_y <= most) break;
-  if (x.tiles > line || x.width / x.tiles * x.step_y < machine.busy_sums) return false;
+  if (x.tiles > line || x.width / x.tiles * x.step_y * registers < machine.busy_sums) return false;
   int64_t vectors = x.images * ((x.channels + machine.vector - 1) / machine.vector);
   x.blocks = 1;
   int64_t bytes = x.height * x.width * x.depth * 4;

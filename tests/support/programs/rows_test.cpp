@@ -352,5 +352,28 @@ TEST(Rows, WhatPointsShareTakesNoneOfTheirTime) {
   expect_same(scaled(333, true), {.chunks = {0, 7}});
 }
 
+// Sums that all take an element which their lanes share fill two registers of 16 with each step, if both hold them.
+TEST(Rows, LanesThatShareElementsFillTwoRegisters) {
+  auto sums = [](int64_t n, int64_t lanes) {
+    atlas::Program p;
+    std::vector<Expr> i = add_axes(p.loop(), {Expr(lanes)}, {Expr(3)});
+    p.loop().lane_axis = 0;
+    for (int64_t size : {3 * n, lanes, 3 * n * lanes}) p.buffers.push_back({DType::f32, Access::read, Expr(size)});
+    p.buffers[2].access = Access::write;
+    p.loop().stages.push_back({atlas::StageKind::serial_row, {}, {}, {}});
+    BodyBuilder b(p.loop().stages[0].body);
+    Val w = b.load(1, DType::f32, i[0]);
+    for (int64_t k = 0; k < n; ++k)
+      b.store(2, (i[1] * n + k) * lanes + i[0], b.fma(b.load(0, DType::f32, i[1] * n + k), w, b.number(DType::f32, 1)));
+    return p;
+  };
+  auto vectors = [](const atlas::Program& p, cpu::Isa isa) { return cpu::plan_loop(p, cpu::generic_target(isa)).vectors; };
+  EXPECT_EQ(vectors(sums(4, 48), cpu::Isa::avx2), 2);
+  EXPECT_EQ(vectors(sums(4, 40), cpu::Isa::avx2), 1);  // half a step would be left over
+  EXPECT_EQ(vectors(sums(8, 48), cpu::Isa::avx2), 1);
+  EXPECT_EQ(vectors(sums(4, 48), cpu::Isa::avx512), 1);
+  expect_same(sums(4, 48), {.chunks = {0, 7}});
+}
+
 }  // namespace
 }  // namespace hologram::test

@@ -214,6 +214,34 @@ bool shares_elements(const atlas::LoopBlock& b, const LoopPlan& plan) {
   });
 }
 
+// Whether sums down rows take elements that all lanes share, and registers hold those of wider
+// steps: so many for each factor along the lanes.
+bool shares_factors(const atlas::Program& program, const LoopPlan& plan, const Target& target) {
+  constexpr int64_t most_sums = 12;  // of 16 registers
+  const atlas::LoopBlock& b = program.nest();
+  const int lane = b.parallel_rank - 1, vectors = shared_vectors(target);
+  const Expr& extent = b.axes[static_cast<size_t>(b.lane_axis)].extent;
+  if (plan.mode != LaneMode::parallel || vectors == 1 || !extent.is_const() ||
+      extent.constant_value() % (vectors * plan.lanes) != 0)
+    return false;
+  int64_t most = 0;
+  for (const Stage& s : b.stages) {
+    if (s.kind == StageKind::point) continue;
+    if (s.kind != StageKind::serial_row || !s.running.empty()) return false;
+    std::map<atlas::ValueId, int64_t> sums;  // by factor along the lanes
+    auto loads = [&](atlas::ValueId id, bool along) {
+      const Instr& i = s.body.instrs[id];
+      return i.code == Code::load && i.expr.has_axis(lane) == along &&
+             program.buffers[static_cast<size_t>(i.buffer)].access == atlas::Access::read;
+    };
+    for (const Instr& i : s.body.instrs)
+      if (i.code == Code::arithmetic && i.op == ir::Op::fma && loads(i.args[0], false) &&
+          loads(i.args[1], true))
+        most = std::max(most, ++sums[i.args[1]]);
+  }
+  return most > 1 && most * vectors <= most_sums;
+}
+
 // Of points whose lines are one to four whole vectors: how many of the last axes a unit walks
 // whole, since finding each line by itself takes longer than the line. 0: such lines they are not.
 int short_lines(const atlas::LoopBlock& b, const LoopPlan& plan) {
@@ -265,7 +293,8 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   plan.masked_tails = target.isa == Isa::avx512;
   int work = block_arithmetic(b);
   Expr bytes = buffer_bytes(program);
-  plan.vectors = column_vectors(program, plan, target);
+  plan.vectors = shares_factors(program, plan, target) ? shared_vectors(target)
+                                                       : column_vectors(program, plan, target);
   plan.lanes *= plan.vectors;
   plan.columns = block_columns(program, plan);
   plan.unroll = work <= 8 ? 4 : work <= 24 ? 2 : 1;

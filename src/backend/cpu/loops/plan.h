@@ -38,6 +38,10 @@ struct LoopPlan {
 /// Bytes of all buffers.
 Expr buffer_bytes(const atlas::Program& program);
 
+/// Registers that a step's lanes fill where all share what they are multiplied with, which is then
+/// read once for these: with 16 registers loads would bind.
+inline int shared_vectors(const Target& target) { return target.isa == Isa::avx2 ? 2 : 1; }
+
 LoopPlan plan_loop(const atlas::Program& program, const Target& target);
 
 /// The loads of a single point stage whose elements lie side by side along the axis before the lane
