@@ -31,6 +31,12 @@ def test_attention_and_its_gradients(shape):
     empties(lambda q, k, v: attention(q, k, v), shape, shape, shape)
 
 
+def test_dropout_gives_them_back():
+    x = torch.randn(3, 0)
+    assert torch.compile(torch.dropout, backend=BACKEND)(x, 0.5, True) is torch.dropout(x, 0.5, True) is x
+    empties(lambda x: torch.dropout(x, 0.5, True) * 2, (3, 0))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_moments_of_nothing(dtype):
     """Which eager gives as a mean of 0 and a deviation that is not a number."""

@@ -66,6 +66,10 @@ def _mask(like, p):
 def dropout(x, p, train):
     if train is False or x.device.type != "cpu" or not x.is_floating_point():
         return NotImplemented
+    from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+    if guard_or_false(x.numel() == 0):  # which eager gives back
+        return x, torch.zeros_like(x, dtype=torch.bool)
     if p == 1:  # torch.dropout draws nothing
         return x * 0.0, torch.zeros_like(x, dtype=torch.bool)
     mask = _mask(torch.empty_like(x, dtype=torch.bool), 1.0 - p)
