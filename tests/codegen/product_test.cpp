@@ -92,6 +92,14 @@ TEST(ProductCode, half_a_vector_takes_half_of_the_multiply_adders) {
   EXPECT_EQ(narrow(32), 0);
 }
 
+TEST(ProductCode, four_steps_of_avx2_are_a_round_where_they_divide_the_depth) {
+  auto multiply_adds = [](int64_t k) {  // of two tiles of six rows
+    return count_of(cpu::dump_asm(make_program({.m = 12, .n = 32, .k = k, .packed = true}, 16), cpu::generic_target(cpu::Isa::avx2)),
+                    "vfmadd");
+  };
+  EXPECT_EQ(multiply_adds(512), 4 * multiply_adds(513));
+}
+
 TEST(ProductCode, what_an_epilogue_reads_of_each_row_is_fetched_before_the_sums) {
   auto fetches = [](Tail tail, int64_t k) {
     const cpu::Target target = cpu::generic_target(cpu::Isa::avx512);

@@ -241,10 +241,13 @@ class MicroWriter {
                         {p, ir_.getInt32(0), ir_.getInt32(2), ir_.getInt32(1)});
   }
 
-  // Of a round of the loop: two where what the loop itself takes is much beside a step of words.
+  // Of a round of the loop, where what the loop itself takes is much beside a step: one of words,
+  // or of AVX2's 12 multiply-adds on a core that another thread shares.
   int64_t steps_together() const {
     const bool low = m_.dots == Dots::words && m_.rows * columns_ <= 8;
-    return low && m_.depth && *m_.depth % 2 == 0 ? 2 : 1;
+    const bool plain = m_.dots == Dots::none && k_.target.isa == Isa::avx2 && m_.panels == 1;
+    const int64_t steps = low ? 2 : plain ? 4 : 1;
+    return m_.depth && *m_.depth % steps == 0 ? steps : 1;
   }
 
   // `count` steps from a and b on; leaves the builder behind the loop.
