@@ -328,7 +328,7 @@ void Roots::operands_of_matrices(Value v) {
   const Inline &left = inline_[l->id], &right = inline_[r->id];
   bool cheap_l = left.cost <= 2 && !left.moves_data;
   cheap_l |= takes_rows(v->input(0), *options_.machine) && left.cost <= 6;
-  cheap_l &= uses_[l->id] == 1 && !follows_product(l);
+  cheap_l = cheap_l && uses_[l->id] == 1 && !follows_product(l);
   // What is computed from weights alone is packed ahead, or read with them.
   int most = right.fixed == 2 ? most_of_weights : 8;
   bool cheap_r = right.cost <= most && uses_[r->id] == 1;

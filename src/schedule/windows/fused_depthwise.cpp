@@ -60,20 +60,19 @@ std::optional<Index> pixel_of(FusedDepthwise& x, Index at, const Shape& image) {
   auto axis = [](int k, int64_t n) { return n == 1 ? Expr(0) : Expr::axis(k, Expr(n)); };
   const Expr row = axis(1, x.out_height) * Expr(x.step_y) + axis(4, x.window_height),
              column = axis(2, x.out_width) * Expr(x.step_x) + axis(5, x.window_width);
-  int found = 0;
+  std::optional<int64_t> before_y, before_x;
+  int64_t height = 0, width = 0;
   for (size_t i = 0; i < at.size(); ++i) {
     Expr from_row = at[i] - row, from_column = at[i] - column;
     const Expr& size = image[i];
     if (!known(size)) return std::nullopt;
-    if (from_row.is_const() && !(found & 1)) {
-      found |= 1;
-      x.before_y = -from_row.constant_value();
-      x.height = size.constant_value();
+    if (from_row.is_const() && !before_y) {
+      before_y = -from_row.constant_value();
+      height = size.constant_value();
       at[i] = Expr::axis(1, size);
-    } else if (from_column.is_const() && !(found & 2)) {
-      found |= 2;
-      x.before_x = -from_column.constant_value();
-      x.width = size.constant_value();
+    } else if (from_column.is_const() && !before_x) {
+      before_x = -from_column.constant_value();
+      width = size.constant_value();
       at[i] = Expr::axis(2, size);
     } else if (at[i].any_atom([](const Atom& a) {
                  return a.kind == Atom::Kind::axis && a.id != 0 && a.id != 3;
@@ -81,7 +80,11 @@ std::optional<Index> pixel_of(FusedDepthwise& x, Index at, const Shape& image) {
       return std::nullopt;
     }
   }
-  if (found != 3) return std::nullopt;
+  if (!before_y || !before_x) return std::nullopt;
+  x.before_y = *before_y;
+  x.before_x = *before_x;
+  x.height = height;
+  x.width = width;
   return at;
 }
 
