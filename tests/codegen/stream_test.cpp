@@ -49,9 +49,7 @@ TEST(Stream, EveryOtherPassGoesBackwards) {
       // -1 everywhere, or 1 again in the second and fourth piece
       const bool backward = x.back() == -1.0F;
       EXPECT_EQ(x[static_cast<size_t>(2 * shift)], backward ? -1.0F : 1.0F);
-      if (extent == points) {
-        EXPECT_FALSE(backward);
-      }
+      EXPECT_FALSE(backward && extent == points);
       backwards += backward;
     }
     Memory x(4);
@@ -73,6 +71,9 @@ TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
     // the functions appear once in pairs and once for the tail, as without streams
     EXPECT_EQ(count_of(*text, "vpermd") + count_of(*text, "vpermps"), count_of(small, "vpermd") + count_of(small, "vpermps"));
   }
+  // Where stores would wait for lines of results, these are fetched by the loop that may turn round.
+  for (int64_t n : {100'000, 2'000'000})
+    EXPECT_EQ(count_of(cpu::dump_asm(unary(Op::neg, n, n, 0), cpu::generic_target(cpu::Isa::avx2)), "prefetcht0"), n > 1'000'000 ? 2 : 0);
 }
 
 // A permutation takes twice as long with a table in memory.
@@ -96,8 +97,7 @@ TEST(Stream, ShortLinesWaitForTheirStoresOnce) {
   ASSERT_NE(wait, std::string::npos);
   size_t name = text.find("br label %", wait) + 10;
   std::string next = "\n" + text.substr(name, text.find('\n', name) - name) + ":";
-  size_t block = text.find(next);
-  ASSERT_NE(block, std::string::npos) << next;
+  size_t block = std::min(text.find(next), text.size());
   std::string end = text.substr(block, text.find("\n\n", block) - block);
   EXPECT_NE(end.find("ret i32"), std::string::npos) << "the wait is inside of a loop";
 }

@@ -43,7 +43,8 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
   }
   if (f_.plan.may_stream && unroll > 1 && f_.plan.block_axes == 0) {
     Value* until = ir_.CreateSelect(middling_, high, at);
-    at = vectors(outer, axis, at, until, unroll, nullptr, fill, 0, backwards_);
+    at = vectors(outer, axis, at, until, unroll, nullptr, fill, 0, backwards_,
+                 results(axis, bodies));
   }
   if (unroll > 1) at = vectors(outer, axis, at, high, unroll, nullptr, fill);
   at = vectors(outer, axis, at, high, 1, nullptr, fill);
@@ -92,21 +93,46 @@ std::vector<LoopLanes::Reach> LoopLanes::reaches(int axis,
   return found;
 }
 
-void LoopLanes::fetch(Scope& scope, const std::vector<Reach>& reach) {
+/// What `bodies` write in order along the lanes and do not read: on Zen 3 stores would wait for
+/// such lines.
+std::vector<LoopLanes::Reach> LoopLanes::results(
+    int axis, const std::vector<const atlas::Body*>& bodies) const {
+  std::vector<Reach> found;
+  if (k_.target.isa != Isa::avx2) return found;
+  for (const atlas::Body* body : bodies)
+    for (const atlas::Instr& i : body->instrs) {
+      auto step = i.expr.linear_in_axis(axis);
+      if (i.code == atlas::Code::store && step && step->first.is(1) &&
+          std::ranges::none_of(body->instrs, [&](const atlas::Instr& read) {
+            return read.code == atlas::Code::load && read.buffer == i.buffer && read.expr == i.expr;
+          }))
+        found.push_back({i.buffer, i.expr});
+    }
+  return found;
+}
+
+/// Fetches the lines of `reach` that this many vectors from those of `scope` on fill, or those so
+/// many bytes away (`distance`, may be null).
+void LoopLanes::fetch(Scope& scope, const std::vector<Reach>& reach, int count, Value* distance) {
   constexpr int64_t line = 64;
   for (const Reach& r : reach) {
     int64_t size = f_.element_bytes(r.buffer);
-    for (int64_t b = 0; b < scope.lanes() * size; b += line)
-      if (auto address = vector_address(scope, r.buffer, r.index + Expr(b / size)))
-        ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
-                            {*address, ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
+    for (int64_t b = 0; b < count * scope.lanes() * size; b += line) {
+      auto address = vector_address(scope, r.buffer, r.index + Expr(b / size));
+      if (!address) break;
+      if (distance) address = ir_.CreateGEP(ir_.getInt8Ty(), *address, distance);
+      ir_.CreateIntrinsic(Intrinsic::prefetch, {ir_.getPtrTy()},
+                          {*address, ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
+    }
   }
 }
 
 /// Whole rounds of `unroll` vectors of `lanes` (0: the plan's) from `at`; returns where they end.
+/// With a direction each round fetches `results` some way on.
 Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int unroll,
                           Value* streaming, const std::function<void(Scope&)>& fill, int lanes,
-                          Value* backwards) {
+                          Value* backwards, const std::vector<Reach>& results) {
+  constexpr int64_t ahead = 2048;
   if (lanes == 0) lanes = f_.plan.lanes;
   int step = lanes * unroll;
   Value *count = ir_.CreateSub(high, at), *whole = nullptr;
@@ -115,9 +141,17 @@ Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int un
   else
     whole = ir_.CreateSub(count, ir_.CreateSRem(count, k_.i64(step)));
   Value* stop = ir_.CreateAdd(at, whole);
+  Value* distance =
+      backwards ? ir_.CreateSelect(backwards, k_.i64(-ahead), k_.i64(ahead)) : nullptr;
   auto round_of = [&](Scope& round, Value* i) {
     round.make_certain();
     round.set_streaming(streaming);
+    if (!results.empty()) {
+      Scope all(round, false);
+      all.set_axis(axis, i);
+      all.set_lanes(axis, lanes);
+      fetch(all, results, unroll, distance);
+    }
     for (int c = 0; c < unroll; ++c) {
       Scope copy(round, false);
       copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);

@@ -41,10 +41,12 @@ class LoopLanes {
 
   std::vector<Reach> reaches(int axis, const std::vector<const atlas::Body*>& bodies,
                              int64_t ahead) const;
-  void fetch(Scope& scope, const std::vector<Reach>& reach);
+  std::vector<Reach> results(int axis, const std::vector<const atlas::Body*>& bodies) const;
+  void fetch(Scope& scope, const std::vector<Reach>& reach, int count = 1,
+             Value* distance = nullptr);
   Value* vectors(Scope& outer, int axis, Value* at, Value* high, int unroll, Value* streaming,
-                 const std::function<void(Scope&)>& fill, int lanes = 0,
-                 Value* backwards = nullptr);
+                 const std::function<void(Scope&)>& fill, int lanes = 0, Value* backwards = nullptr,
+                 const std::vector<Reach>& results = {});
   Value* aligned_stores(Scope& outer, int axis, Value* low,
                         const std::vector<const atlas::Body*>& bodies);
   void tail(Scope& outer, int axis, Value* at, Value* high,
