@@ -216,12 +216,8 @@ TEST(Loop, SoftmaxWithScratch) {
       for (DType t : {DType::f32, DType::bf16}) {
         if (n > 5000 && (points || t == DType::bf16)) continue;
         const int64_t rows = n > 1000 ? 7 : 21;
-        Inputs inputs;
-        inputs.specials = 0;
-        inputs.chunks = {0, 5};
-        expect_same(softmax(Expr(rows), Expr(n), points, t, 0), inputs);
-        inputs.symbols = {rows, n};
-        expect_same(softmax(Expr::symbol(0), Expr::symbol(1), points, t, 2), inputs);
+        expect_same(softmax(Expr(rows), Expr(n), points, t, 0), {.specials = 0, .chunks = {0, 5}});
+        expect_same(softmax(Expr::symbol(0), Expr::symbol(1), points, t, 2), {.symbols = {rows, n}, .specials = 0, .chunks = {0, 5}});
       }
 }
 

@@ -141,6 +141,12 @@ TEST(Rows, LastStagesThatDoNotReduceCarryToo) {
   EXPECT_FALSE(carried(busy));  // computes for longer than memory takes
 }
 
+TEST(Rows, ExponentialsGoFourVectorsAtATimeOnAvx2) {
+  const atlas::Program p = make({{19}, 200});
+  const cpu::Target target = cpu::generic_target(cpu::Isa::avx2);
+  for (size_t n : {0, 1, 2}) EXPECT_EQ(cpu::vectors_together(p.nest().stages[n], cpu::plan_loop(p, target), target), n == 1 ? 4 : 1);
+}
+
 // The exponential of x - max(x) needs no bound above, that of any other difference does.
 TEST(Rows, ExponentialsKnownToBeAtMostOneAreNotBounded) {
 #if defined(__x86_64__)

@@ -1,5 +1,6 @@
 // backend/cpu/loops/plan.cpp: how a loop block is cut into lanes and units.
 #include "backend/cpu/loops/plan.h"
+#include "atlas/order.h"
 #include "backend/cpu/cost.h"
 #include "backend/cpu/loops/columns_plan.h"
 
@@ -334,6 +335,17 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
 }
 
 int arithmetic_count(const atlas::Body& body) { return arithmetic_along(body, -1); }
+
+int vectors_together(const Stage& stage, const LoopPlan& plan, const Target& target) {
+  constexpr int most = 4, least_work = rendered_work;
+  const bool partials = std::ranges::all_of(stage.reductions, [](const atlas::Reduction& r) {
+    return ir::info(r.op).kind == ir::OpKind::reduce;
+  });
+  if (target.isa != Isa::avx2 || plan.mode != LaneMode::row || !partials ||
+      arithmetic_count(stage.body) < least_work)
+    return 1;
+  return std::min(most, atlas::sum_partials / plan.lanes);
+}
 
 std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
                                              const std::vector<atlas::Buffer>& buffers,

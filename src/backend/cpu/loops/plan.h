@@ -71,6 +71,9 @@ constexpr int64_t interleaved_unit = 4096;
 /// About how many instructions a body's arithmetic takes.
 int arithmetic_count(const atlas::Body& body);
 
+/// Vectors along the row that a stage's body takes at a time, instruction by instruction.
+int vectors_together(const atlas::Stage& stage, const LoopPlan& plan, const Target& target);
+
 /// Product of the extents of axes [first, last).
 Expr extent_of(const atlas::LoopBlock& block, int first, int last);
 

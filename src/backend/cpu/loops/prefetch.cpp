@@ -133,10 +133,13 @@ void Prefetches::emit(Scope& scope, size_t number, int offset) const {
   for (const Prefetch& p : of_stage_[number]) {
     int64_t bytes = scope.lanes() * f_.element_bytes(p.buffer);
     if (scope.lanes() == 1 || offset * bytes % 64 != 0) continue;
-    if (auto address = vector_address(scope, p.buffer, p.index))
-      ir.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir.getPtrTy()},
-                         {*address, ir.getInt32(p.write ? 1 : 0),
-                          ir.getInt32(static_cast<uint32_t>(p.locality)), ir.getInt32(1)});
+    auto address = vector_address(scope, p.buffer, p.index);
+    for (int64_t line = 0; address && line < bytes; line += 64)
+      ir.CreateIntrinsic(
+          llvm::Intrinsic::prefetch, {ir.getPtrTy()},
+          {ir.CreateConstGEP1_64(ir.getInt8Ty(), *address, static_cast<uint64_t>(line)),
+           ir.getInt32(p.write ? 1 : 0), ir.getInt32(static_cast<uint32_t>(p.locality)),
+           ir.getInt32(1)});
   }
 }
 

@@ -20,22 +20,32 @@ namespace Intrinsic = llvm::Intrinsic;
 constexpr int64_t block_elements = atlas::sum_block;
 constexpr int partials = atlas::sum_partials;
 
-// Sums, products, extrema along the row: the 64 partials are vectors in registers.
+// Sums, products, extrema along the row: the 64 partials are vectors in registers, or in memory
+// where they arrive by steps, whose arithmetic wants the registers.
 class LaneReducer final : public Reducer {
  public:
   LaneReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
       : k_(function_of(scope)), r_(r), lanes_(shape.lanes), identity_(k_.identity(r.op, r.type)) {
     one_block_ = provably_nonnegative(Expr(block_elements) - shape.total);
     type_ = k_.lane_type(r.type, lanes_);
-    for (int c = 0; c < partials / lanes_; ++c) slots_.push_back(k_.slot(type_, "partial"));
+    scope.seek();
+    if (shape.stepwise) array_ = k_.slot(type_, "partials", partials / lanes_);
+    for (int c = 0; c < partials / lanes_; ++c)
+      slots_.push_back(array_ ? k_.ir.CreateConstGEP1_64(type_, array_, static_cast<uint64_t>(c))
+                              : k_.slot(type_, "partial"));
     if (!one_block_) blocks_ = std::make_unique<BlockTree>(k_, r, k_.type_of(r.type));
     clear(scope);
     if (blocks_) blocks_->reset(scope);
   }
 
-  void update(Scope&, int copy, LaneValue value, LaneValue, Value*, Value* mask) override {
+  void update(Scope&, int copy, LaneValue value, LaneValue, Value* position, Value* mask) override {
     auto& ir = k_.ir;
     Value* slot = slots_[static_cast<size_t>(copy)];
+    if (array_) {
+      Value* first = ir.CreateUDiv(ir.CreateAnd(position, partials - 1), k_.i64(lanes_));
+      slot = ir.CreateConstGEP1_64(type_, ir.CreateGEP(type_, array_, first),
+                                   static_cast<uint64_t>(copy));
+    }
     Value* x = splat(k_, value, lanes_);
     if (mask) x = ir.CreateSelect(mask, x, wide_identity());
     ir.CreateStore(combine(k_, r_.op, r_.type, ir.CreateLoad(type_, slot), x), slot);
@@ -86,6 +96,7 @@ class LaneReducer final : public Reducer {
   llvm::Constant* identity_;
   bool one_block_;
   llvm::Type* type_;
+  Value* array_ = nullptr;
   std::vector<Value*> slots_;
   std::unique_ptr<BlockTree> blocks_;
 };

@@ -9,9 +9,10 @@ namespace hologram::cpu {
 
 /// How a stage's row elements arrive.
 struct RowShape {
-  int lanes = 1;            ///< elements of `varying` values
-  bool along_row = false;   ///< lanes are consecutive row elements; else they are separate points
-  Expr total;               ///< row elements
+  int lanes = 1;           ///< elements of `varying` values
+  bool along_row = false;  ///< lanes are consecutive row elements; else they are separate points
+  bool stepwise = false;   ///< groups arrive in several steps of a loop; else written out
+  Expr total;              ///< row elements
 };
 
 /// State of one reduction. Row elements arrive in row-major order: along the row as groups of 64, a
@@ -19,8 +20,8 @@ struct RowShape {
 class Reducer {
  public:
   virtual ~Reducer() = default;
-  /// Along the row: vector number `copy` of the group that begins at element `position` (i64);
-  /// lanes outside `mask` (may be null) do not exist. Otherwise the element at `position`.
+  /// Along the row: vector number `copy` from element `position` (i64) on, where a group begins or
+  /// a step; lanes outside `mask` (may be null) do not exist. Otherwise the element at `position`.
   virtual void update(Scope& scope, int copy, LaneValue value, LaneValue reported, Value* position,
                       Value* mask) = 0;
   /// After each group, or element: `count` elements have arrived. May move the scope to another

@@ -163,7 +163,11 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
   shape.total = extent_of(f_.block, f_.rank, f_.axes);
   shape.along_row = along && grouped && !trees;
   shape.lanes = shape.along_row ? f_.plan.lanes : scope.lanes();
-  RowStage stage{s, number, shape, {}, nullptr}, ahead{f_.ahead, 0, shape, {}, nullptr};
+  const int together = shape.along_row ? vectors_together(s, f_.plan, k_.target) : 1;
+  const int64_t step = together > 1 ? together * f_.plan.lanes : round_elements;
+  shape.stepwise = step < round_elements;
+  RowStage stage{s, number, shape, together, step, {}, nullptr},
+      ahead{f_.ahead, 0, shape, together, step, {}, nullptr};
   auto begin = [&](RowStage& one) {
     for (const atlas::Reduction& r : one.stage.reductions)
       one.reducers.push_back(Reducer::make(scope, r, shape));
@@ -197,10 +201,20 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
 void LoopStages::update(Scope& scope, RowStage& stage, int copy, Value* position,
                         Value* lanes_mask) {
   std::vector<LaneValue> values = emit_body(scope, stage.stage.body);
-  for (size_t r = 0; r < stage.reducers.size(); ++r) {
-    const atlas::Reduction& what = stage.stage.reductions[r];
-    LaneValue reported = what.position == atlas::no_value ? LaneValue{} : values[what.position];
-    stage.reducers[r]->update(scope, copy, values[what.value], reported, position, lanes_mask);
+  const int lanes = stage.shape.lanes;
+  for (int c = 0; c < scope.lanes() / lanes; ++c) {
+    auto part = [&](atlas::ValueId id) -> LaneValue {
+      if (id == atlas::no_value) return {};
+      if (!values[id].varying || scope.lanes() == lanes) return values[id];
+      std::vector<int> order;
+      for (int l = 0; l < lanes; ++l) order.push_back(c * lanes + l);
+      return {ir_.CreateShuffleVector(values[id].v, order), true};
+    };
+    for (size_t r = 0; r < stage.reducers.size(); ++r) {
+      const atlas::Reduction& what = stage.stage.reductions[r];
+      stage.reducers[r]->update(scope, copy + c, part(what.value), part(what.position), position,
+                                lanes_mask);
+    }
   }
 }
 
@@ -240,7 +254,7 @@ Value* LoopStages::groups(Scope& scope, RowStage& stage) {
     Value* before =
         counter ? static_cast<Value*>(ir_.CreateLoad(ir_.getInt64Ty(), counter)) : k_.i64(0);
     Value* whole = ir_.CreateAnd(n, k_.i64(-round_elements));
-    emit_loop(row, k_.i64(0), whole, k_.i64(round_elements),
+    emit_loop(row, k_.i64(0), whole, k_.i64(stage.step),
               f_.at_least_one(axis) && f_.extent(axis).constant_value() >= round_elements,
               [&](Scope& round, Value* i) {
                 // With a constant extent every element exists, or none does; the tail shares the
@@ -248,7 +262,7 @@ Value* LoopStages::groups(Scope& scope, RowStage& stage) {
                 if (f_.at_least_one(axis)) round.make_certain();
                 Value* position = ir_.CreateAdd(before, i);
                 group(round, stage, axis, i, position, nullptr);
-                Value* count = ir_.CreateAdd(position, k_.i64(round_elements));
+                Value* count = ir_.CreateAdd(position, k_.i64(stage.step));
                 advance_all(round, stage, count);
                 if (stage.ahead) advance_all(round, *stage.ahead, count);
               });
@@ -265,18 +279,19 @@ Value* LoopStages::groups(Scope& scope, RowStage& stage) {
   return counter ? ir_.CreateLoad(ir_.getInt64Ty(), counter) : total;
 }
 
-/// The vectors of one group that begins at coordinate i; `left` (or null): how many of its
-/// elements exist.
+/// The vectors of one group, or step, that begins at coordinate i; `left` (or null): how many of a
+/// group's elements exist.
 void LoopStages::group(Scope& scope, RowStage& stage, int axis, Value* i, Value* position,
                        Value* left) {
-  const int lanes = f_.plan.lanes;
-  for (int c = 0; c < round_elements / lanes; ++c) {
+  const int lanes = f_.plan.lanes, together = left ? 1 : stage.together;
+  const auto vectors = static_cast<int>((left ? round_elements : stage.step) / lanes);
+  for (int c = 0; c < vectors; c += together) {
     auto vector = [&](Scope& s) {
       Scope copy(s, false);
       copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);
       Value* some =
           left ? lanes_.mask(c ? ir_.CreateSub(left, k_.i64(c * lanes)) : left, lanes) : nullptr;
-      copy.set_lanes(axis, lanes, some);
+      copy.set_lanes(axis, together * lanes, some);
       if (!left) prefetches_.emit(copy, stage.number, c);
       if (stage.behind) emit_body(copy, *stage.behind);
       update(copy, stage, c, position, some);

@@ -36,8 +36,10 @@ class LoopStages {
     const atlas::Stage& stage;
     size_t number;
     RowShape shape;
+    int together;  ///< vectors of a group at a time, instruction by instruction
+    int64_t step;  ///< elements that a round of the loop takes
     std::vector<std::unique_ptr<Reducer>> reducers;
-    RowStage* ahead;  ///< runs along over the next point's row, or null
+    RowStage* ahead;                      ///< runs along over the next point's row, or null
     const atlas::Body* behind = nullptr;  ///< and this over the last point's
   };
 
