@@ -39,7 +39,7 @@ constexpr int64_t long_chunk_ns = 10'000;
 /// How long a worker waits for the next call before it sleeps: longer than the step to the next
 /// kernel of a graph, or to the next call by way of Dynamo's guards; and as long as its last chunk
 /// besides, since the caller may have begun one when none was left.
-constexpr int64_t worker_spin_ns = 50'000;
+constexpr int64_t worker_spin_ns = 150'000;
 constexpr int64_t longest_worker_spin_ns = 200'000;
 /// So many sleeping workers the caller wakes itself, and so many each of them that it woke: waking
 /// takes a microsecond each, which one thread would spend on 15 others in a row.
