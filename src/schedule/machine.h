@@ -53,6 +53,9 @@ class Machine {
   /// Vectors that a loop's step of `vector` lanes fills where these share elements that they are
   /// multiplied with; sums take as many registers each.
   int shared_vectors = 1;
+  /// Columns side by side in the blocks of a weight that is kept as it is and has a byte for each
+  /// number: fewer than a kernel takes at a time are several streams of memory. 0: four vectors.
+  int byte_columns = 0;
   // Of multiply-adds that wait for nothing but their own sum:
   int interleaved_sums = 4;  ///< so many in turn hide most of an addition's latency
   int busy_sums = 6;         ///< fewer leave the units waiting

@@ -337,7 +337,7 @@ TEST_P(Product, weights_of_few_bits) {
                                           {5, 100, 50, 25}, {8, 16, 96, 16},    {9, 64, 70, 10},    {1, 139, 70, 70}};
   for (bool halves : {false, true})
     for (auto [m, n, k, group] : sizes)
-      for (int64_t block : {int64_t{64}, n}) {
+      for (int64_t block : {int64_t{64}, int64_t{16}, n}) {
         SCOPED_TRACE(testing::Message() << m << 'x' << n << 'x' << k << " groups of " << group << (halves ? " halves" : "") << " blocks of "
                                         << block);
         atlas::Program p = narrow_program(m, n, k, group, halves, block, DType::f32, halves);
@@ -347,6 +347,8 @@ TEST_P(Product, weights_of_few_bits) {
         expect_same(p, target(), {}, 1);
       }
   for (DType t : {DType::f16, DType::bf16}) expect_same(narrow_program(2, 96, 400, 32, true, 64, t), target(), {}, 0);
+  const cpu::Target avx2 = cpu::generic_target(cpu::Isa::avx2);  // a line of each stream is fetched for four values of k
+  EXPECT_EQ(count_of(cpu::dump_asm(narrow_program(1, 256, 64, 64, false, cpu::byte_columns(avx2)), avx2), "prefetcht0"), 4);
 }
 
 // Scales are applied to sums of groups only where that gives the chain's infinities and NaN.

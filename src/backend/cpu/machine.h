@@ -4,6 +4,7 @@
 #include "backend/cpu/cost.h"
 #include "backend/cpu/loops/plan.h"
 #include "backend/cpu/products/panels.h"
+#include "backend/cpu/products/plan.h"
 #include "backend/cpu/target.h"
 #include "schedule/machine.h"
 
@@ -17,6 +18,7 @@ class CpuMachine final : public schedule::Machine {
     multiply_adds = cost::multiply_adds;
     fuses = target_.fma;
     shared_vectors = cpu::shared_vectors(target_);
+    byte_columns = cpu::byte_columns(target_);
   }
 
   schedule::Panel panel(DType operand, DType acc) const override {

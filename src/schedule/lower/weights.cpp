@@ -12,7 +12,7 @@
 // cannot give.
 //
 // Weights of few bits are kept as they are, in blocks of columns: q[n, k] becomes [n / 64, k, n %
-// 64].
+// 64] (Machine::byte_columns).
 #include "schedule/lower/weights.h"
 
 #include <algorithm>
@@ -28,9 +28,6 @@ using ir::Op;
 using ir::Value;
 
 namespace {
-
-// Columns that lie side by side in the blocks of a weight kept as it is.
-int64_t block_columns(const Machine& machine) { return int64_t{4} * machine.vector; }
 
 // The bits of both values' terms as words, by term (atlas::terms_of).
 std::vector<Val> term_words(atlas::BodyBuilder& b, Val low, Val high, int terms) {
@@ -104,8 +101,7 @@ Index panels_first(Index at, size_t batch, size_t panels) {
 }
 
 // Copies a weight so that blocks of columns, which run along its axis `axis`, are densest.
-Packed in_blocks(const Context& cx, Value leaf, size_t axis) {
-  const Expr columns(block_columns(*cx.options.machine));
+Packed in_blocks(const Context& cx, Value leaf, size_t axis, const Expr& columns) {
   Shape shape{ceil_div(leaf->shape[axis], columns)};
   for (size_t i = 0; i < leaf->shape.size(); ++i)
     if (i != axis) shape.push_back(leaf->shape[i]);
@@ -311,9 +307,12 @@ std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
     else if (!axis && !in_order(leaf, indices))
       return std::nullopt;
   }
-  Blocks blocks(block_columns(*cx.options.machine));
+  const int64_t of_bytes = cx.options.machine->byte_columns;
+  const bool bytewise = of_bytes && bytes_of(largest) == numel(rhs->shape).constant_value();
+  const int64_t side_by_side = bytewise ? of_bytes : 4 * vector;
+  Blocks blocks(side_by_side);
   for (auto& [leaf, axis] : copies) {
-    Packed made = in_blocks(cx, leaf, axis);
+    Packed made = in_blocks(cx, leaf, axis, Expr(side_by_side));
     blocks.add(leaf, made.slot, axis);
     out.push_back(std::move(made.kernel));
   }

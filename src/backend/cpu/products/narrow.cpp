@@ -358,25 +358,23 @@ class NarrowEmitter : IndexBuilder {
   Values round(const std::vector<std::unique_ptr<Scope>>& vectors, Value* first, Value* number,
                int64_t steps, Values chains) {
     Values left;  // by step and row
-    for (int64_t step = 0; step < steps; ++step) {
+    auto take_rows = [&](int64_t step) {
       Value* k = add(mul(number, plan_.steps), step);
       for (int64_t r = 0; r < plan_.m; ++r) {
         Value* p = at(first, add(mul(row_, r), mul(k, step_)));
         Value* x = k_.ir.CreateAlignedLoad(k_.type_of(type_), p, align_);
         left.push_back(k_.ir.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), x));
+        if (chains.size() == index(plan_.m, 0)) continue;
+        Value*& sum = chains[index(plan_.m, 0) + static_cast<size_t>(r)];
+        sum = k_.ir.CreateFAdd(sum, left.back());
       }
-    }
-    if (chains.size() > index(plan_.m, 0))
-      for (size_t n = 0; n < left.size(); ++n) {
-        Value*& sum = chains[index(plan_.m, 0) + n % static_cast<size_t>(plan_.m)];
-        sum = k_.ir.CreateFAdd(sum, left[n]);
-      }
+    };
     auto multiply = [&](int64_t step, int v) {
       Scope inner(*vectors[static_cast<size_t>(v)], false);
       inner.set_axis(k_axis_ + 4, number);
       // What follows in the blocks of columns, which are of bytes.
-      if (factored_ && in_groups_ && step == 0 && v * plan_.lanes % 64 == 0)
-        fetch_columns(inner, values_.bodies[0], 1, bytes_ahead);
+      if (factored_ && in_groups_ && step == 0 && v * plan_.lanes % plan_.stream == 0)
+        fetch_columns(inner, values_.bodies[0], 1, bytes_ahead * plan_.stream / 64);
       Value* w = right(inner, step, v);
       for (int64_t r = 0; r < plan_.m; ++r)
         chains[index(r, v)] = multiply_add(k_, type_, left[static_cast<size_t>(step * plan_.m + r)],
@@ -384,11 +382,14 @@ class NarrowEmitter : IndexBuilder {
     };
     // What steps share of a vector is used at once where few rows leave registers for it.
     if (steps * plan_.m <= 4) {
+      for (int64_t step = 0; step < steps; ++step) take_rows(step);
       for (int v = 0; v < plan_.vectors; ++v)
         for (int64_t step = 0; step < steps; ++step) multiply(step, v);
     } else {
-      for (int64_t step = 0; step < steps; ++step)
+      for (int64_t step = 0; step < steps; ++step) {
+        take_rows(step);
         for (int v = 0; v < plan_.vectors; ++v) multiply(step, v);
+      }
     }
     return chains;
   }

@@ -37,7 +37,7 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
   if (b.packed_rhs >= 0 || b.parts > 1 || program.has_tail() || !m.is_const() || !n.is_const() ||
       !k.is_const())
     return std::nullopt;
-  NarrowProduct p{m.constant_value(), n.constant_value(), k.constant_value(), 1, 1, 1, 1, 1};
+  NarrowProduct p{m.constant_value(), n.constant_value(), k.constant_value(), 1, 1, 1, 1, 64, 1};
   TileModel tile = tile_model(target, b.acc_type);
   p.lanes = tile.lanes;
   // Without FMA instructions multiply-adds are long sequences, which belong into loops.
@@ -54,6 +54,10 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
   const Steps steps = steps_of(b.rhs, k_axis);
   p.segment = steps.segment;
   p.steps = steps.together;
+  if (p.steps == 1 && p.segment % 4 == 0) {
+    p.stream = byte_columns(target);
+    p.steps = 64 / p.stream;  // a line of each stream
+  }
   // As many chains as registers hold beside a scale and a zero point of each vector; of 16
   // registers eight hold chains, as fewer would wait for each other.
   const bool many = tile.max_rows * tile.vectors >= 24;
