@@ -45,7 +45,7 @@ class Loop final : public Routine {
         symbols_(static_cast<size_t>(program.num_symbols)) {
     const int own = own_lanes(program.loop());
     good_ = own >= 0 && plan(program, vectors, own);
-    if (good_ && is_short(own)) {
+    if (good_ && is_short(own) && !has_scratch()) {
       stack();
       // Few lanes that stay few: a longer axis beside them.
       const int longer = longer_than(own);
@@ -73,7 +73,7 @@ class Loop final : public Routine {
     const int last = static_cast<int>(axes_.size()) - 1;
     const int lane = block.lane_axis;
     if (lane >= rank_) return lane == last ? lane : -1;
-    if (has_scratch()) return last >= rank_ ? last : -1;
+    if (lane < 0 && has_scratch()) return last >= rank_ ? last : -1;
     return lane < 0 ? rank_ - 1 : lane;
   }
 
@@ -92,8 +92,7 @@ class Loop final : public Routine {
 
   // Several neighbours along another axis at once, the innermost one that goes.
   void stack() {
-    if (stages_.size() != 1 || stages_[0].rows || has_scratch() || extent(lane_).constant() <= 0)
-      return;
+    if (stages_.size() != 1 || stages_[0].rows || extent(lane_).constant() <= 0) return;
     for (int k = rank_; k-- > 0;) {
       if (k == lane_ || extent(k).is(1) || !stages_[0].body.stack_along(k)) continue;
       stacked_ = k;
@@ -361,9 +360,29 @@ int32_t Loop::run(const atlas::Context& context, void* const* buffers, const int
   return 0;
 }
 
+// Scratch of points that are the lanes of strips: each lane has its own, side by side.
+atlas::Program with_scratch_of_lanes(atlas::Program program) {
+  atlas::LoopBlock& block = program.loop();
+  if (block.lane_axis < 0 || block.lane_axis >= block.parallel_rank) return program;
+  const Expr &extent = block.axes[static_cast<size_t>(block.lane_axis)].extent, most(most_lanes);
+  const Expr lanes = min(extent, most), lane = mod(Expr::axis(block.lane_axis, extent), most);
+  auto is_scratch = [&](int b) {
+    return program.buffers[static_cast<size_t>(b)].access == atlas::Access::scratch;
+  };
+  for (atlas::Stage& s : block.stages)
+    for (atlas::Instr& i : s.body.instrs)
+      if ((i.code == Code::load || i.code == Code::store) && is_scratch(i.buffer))
+        i.expr = i.expr * lanes + lane;
+  for (atlas::Buffer& b : program.buffers)
+    if (b.access == atlas::Access::scratch) b.extent = b.extent * lanes;
+  return program;
+}
+
 }  // namespace
 
-std::shared_ptr<const Routine> loop_routine(const atlas::Program& program, const Vectors& vectors) {
+std::shared_ptr<const Routine> loop_routine(const atlas::Program& original,
+                                            const Vectors& vectors) {
+  const atlas::Program program = with_scratch_of_lanes(original);
   auto loop = std::make_shared<Loop>(program, vectors);
   return loop->good() ? loop : nullptr;
 }

@@ -11,6 +11,12 @@ import pytest
 import hologram
 from hologram._jit import Jitted
 
+try:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError:
+    onnx = None
+
 ISAS = ("avx512", "avx2")
 
 
@@ -71,26 +77,38 @@ def compare():
         assert np.array_equal(quick(*arrays), want, equal_nan=True), name
 
 
-def compare_convolution():
-    """3 x 3, by Winograd's transforms; sums that are not finite are the direct ones."""
-    try:
-        import onnx
-        from onnx import TensorProto, helper, numpy_helper
-    except ImportError:
-        return
-    shape = (1, 32, 11, 10)
-    tensors = [numpy_helper.from_array(matrix(32, 32, 3, 3), "w"), numpy_helper.from_array(matrix(32), "b")]
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])]
+def convolution(shape, result, weights, nodes):
+    """An ONNX file's function of an image."""
+    tensors = [numpy_helper.from_array(w, name) for name, w in weights.items()]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, s) for name, s in zip("xy", (shape, result))]
     path = os.path.join(os.environ["HOLOGRAM_CACHE_DIR"], "convolution.onnx")
     onnx.save(helper.make_model(helper.make_graph(nodes, "convolution", values[:1], values[1:], tensors)), path)
-    call, plain, special = hologram.from_onnx(path)._function, matrix(*shape), matrix(*shape)
+    return hologram.from_onnx(path)._function
+
+
+def compare_depthwise():
+    """The lanes of a fused expansion have rows of its result of their own."""
+    nodes = [helper.make_node("Conv", ["x", "e"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+             helper.make_node("Conv", ["b", "d"], ["y"], pads=[1] * 4, strides=[2, 2], group=300)]  # fmt: skip
+    call = convolution((1, 16, 56, 56), (1, 300, 28, 28), {"e": matrix(300, 16, 1, 1), "d": matrix(300, 1, 3, 3)}, nodes)
+    x = matrix(1, 16, 56, 56)
+    first = call(x)[0]
+    assert [r["compiled"] for r in call.reports()] == [0]
+    call.finish()
+    assert np.array_equal(call(x)[0], first)
+
+
+def compare_winograd():
+    """3 x 3, by Winograd's transforms; sums that are not finite are the direct ones."""
+    shape, weights = (1, 32, 11, 10), {"w": matrix(32, 32, 3, 3), "b": matrix(32)}
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])]
+    call, plain, special = convolution(shape, shape, weights, nodes), matrix(*shape), matrix(*shape)
     special[0, 3, 4, 5], special[0, 7, 9, 9] = np.inf, 3e38
     first = [call(x)[0] for x in (plain, special)]
     assert [np.isfinite(y).all() for y in first] == [True, False] and [r["compiled"] for r in call.reports()] == [0]
     call.finish()
     assert all(np.array_equal(call(x)[0], y, equal_nan=True) for x, y in zip((plain, special), first, strict=True))
-    once = hologram.from_onnx(path)._function
+    once = convolution(shape, shape, weights, nodes)
     once(plain)
     (compiled,) = once._flat
     assert compiled.calls[0].executable.cached_bytes == 0  # packed weights are for one call
@@ -110,4 +128,6 @@ def test_first_calls_compile_nothing_and_have_the_bits_of_good_kernels(isa, tmp_
 
 if __name__ == "__main__":
     compare()
-    compare_convolution()
+    if onnx:
+        compare_depthwise()
+        compare_winograd()
