@@ -35,6 +35,28 @@ def unwatched():
     WATCHED.every = every
 
 
+@pytest.fixture
+def strict(monkeypatch):
+    """A graph that does not compile is an error."""
+    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A folder, which becomes the cache of the runtimes made from here on."""
+    monkeypatch.setenv("HOLOGRAM_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def setting():
+    """Sets the precision of float32 products, for the test alone."""
+    before = torch.get_float32_matmul_precision()
+    yield torch.set_float32_matmul_precision
+    torch.backends.mkldnn.matmul.fp32_precision = torch.backends.cuda.matmul.fp32_precision = "ieee"
+    torch.set_float32_matmul_precision(before)
+
+
 @pytest.fixture(autouse=True)
 def memory_is_shared_as_in_eager():
     yield

@@ -41,7 +41,6 @@ def Tagger(self, ids):
 
 
 def tagger(path, **options):
-    torch.manual_seed(0)
     model, ids = Tagger().eval(), torch.arange(15).reshape(3, 5)
     options = {"isas": [LEVEL], **options}
     return model, hologram_torch.export(model, (ids,), path, dynamic_shapes=({0: BATCH, 1: STEPS},), **options)

@@ -41,7 +41,6 @@ def gradients(function, model, x):
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_are_as_near_as_eagers(name):
     """Beside float64; parameters and gradients stay float32."""
-    torch.manual_seed(0)
     make, data, dtype = MODELS[name]
     model, x = make(), data()
 

@@ -142,7 +142,6 @@ def test_transposed_with_strides(kernel, stride, padding, more, size, last, out)
     """One product for all kinds of pixels where they have as many taps or few results; its result may leave as planes."""
     rank = len(size)
     layer = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)[rank - 1]
-    torch.manual_seed(0)
     layer = layer(20, out, kernel, stride, padding, more)
     x = laid(2, 20, *size, last=last)
     native(layer, x, truth=copy.deepcopy(layer).double())
@@ -164,7 +163,6 @@ def test_transposed_with_strides(kernel, stride, padding, more, size, last, out)
 @pytest.mark.parametrize("last", [False, True])
 def test_first_layer(into, channels, kernel, stride, size, batch, last):
     """Few channels in, one or two vectors of them out: the image is read element by element, however it lies."""
-    torch.manual_seed(0)
     padding = kernel // 2 if isinstance(kernel, int) else tuple(k // 2 for k in kernel)
     net = torch.nn.Sequential(
         torch.nn.Conv2d(into, channels, kernel, stride, padding), torch.nn.BatchNorm2d(channels), torch.nn.ReLU6(),

@@ -1,18 +1,8 @@
 # tests/torch/test_cuda_precision.py: what PyTorch's switches let float32 products of a GPU's tensors do
-import pytest
 import torch
 from hologram_torch import compiler, owners, precision, runtimes
 from hologram_torch.options import Options
 from test_cuda import gpu, traced  # noqa: F401  (a fixture)
-
-
-@pytest.fixture(autouse=True)
-def setting():
-    before = torch.get_float32_matmul_precision()
-    yield torch.set_float32_matmul_precision
-    torch.backends.mkldnn.matmul.fp32_precision = "ieee"
-    torch.backends.cuda.matmul.fp32_precision = "ieee"
-    torch.set_float32_matmul_precision(before)
 
 
 X, Y = torch.randn(40, 400, generator=torch.Generator().manual_seed(0)), torch.randn(400, 24, generator=torch.Generator().manual_seed(1))

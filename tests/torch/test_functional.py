@@ -96,7 +96,6 @@ def test_losses(executor, reduction):
 
 
 def test_an_mlp_trains_as_in_torch():
-    torch.manual_seed(0)
     ours = torch.nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
     theirs = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
     theirs.load_state_dict(ours.state_dict())
@@ -113,7 +112,6 @@ def test_an_mlp_trains_as_in_torch():
 
 
 def test_modules(executor):
-    torch.manual_seed(0)
     x = torch.randn(32, 512)
     for linear in (nn.Linear(executor, 512, 256), nn.Linear(512, 256), nn.Linear(512, 256, bias=False)):
         reference = torch.nn.Linear(512, 256, bias=linear.bias is not None)
@@ -269,7 +267,6 @@ def test_in_graphs(executor):
 
 
 def test_replace_modules():
-    torch.manual_seed(0)
     shared = torch.nn.Linear(8, 8)
     model = torch.nn.Sequential(shared, torch.nn.ReLU(), shared, torch.nn.GELU(approximate="tanh"), torch.nn.Softmax(dim=-1))
     model.append(torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Sigmoid(), torch.nn.ELU()))

@@ -24,13 +24,6 @@ def exported(tmp_path_factory):
     return path, hologram.load(path)(INPUT)
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A folder, which becomes the cache of the runtimes made from here on."""
-    monkeypatch.setenv("HOLOGRAM_CACHE_DIR", os.fspath(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 def fresh(path):
     """The archive as a process without any kernel or weight would see it."""
     return Archive(_core.Archive.open(os.fspath(path)), _core.Runtime("cpu"))

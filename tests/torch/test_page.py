@@ -210,11 +210,10 @@ def test_the_command_profiles_an_archive(tmp_path, capsys):
 
 
 # --- limits
-def test_limits_are_measured_once_and_only_grow(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOLOGRAM_CACHE_DIR", str(tmp_path / "cache"))
+def test_limits_are_measured_once_and_only_grow(cache, monkeypatch):
     code = "from hologram import limits; import json, dataclasses; print(json.dumps(dataclasses.asdict(limits.measured(1))))"
     run = lambda **env: json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-    file = tmp_path / "cache" / "limits.json"
+    file = cache / "limits.json"
     file.parent.mkdir()
     before = f"{limits._processor()}, {hologram._core.host_cpu()['isa']}, 1 threads"  # kept by another way of measuring
     level = {"name": "memory", "bytes": 0, "read": 1e18, "write": 1e18, "copy": 1e18}

@@ -9,14 +9,6 @@ hologram_torch = pytest.importorskip("hologram_torch")
 precision = pytest.importorskip("hologram_torch.precision")
 
 
-@pytest.fixture(autouse=True)
-def setting():
-    before = torch.get_float32_matmul_precision()
-    yield torch.set_float32_matmul_precision
-    torch.backends.mkldnn.matmul.fp32_precision = "ieee"
-    torch.set_float32_matmul_precision(before)
-
-
 def brief_products() -> bool:
     from hologram import _core
 
@@ -52,9 +44,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m, n, k", [(100, 70, 500), (1, 1100, 1000), (7, 300, 801)])
-def test_each_call_has_the_precision_of_its_time(kind, m, n, k, setting, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
-    torch.manual_seed(0)
+def test_each_call_has_the_precision_of_its_time(kind, m, n, k, setting, strict):
     x, y = torch.randn(m, k), torch.randn(k, n)
     function, inputs = KINDS[kind](x, y)
     setting("highest")
@@ -75,9 +65,7 @@ def test_each_call_has_the_precision_of_its_time(kind, m, n, k, setting, monkeyp
         assert error(found["medium"], x, y) > 2.0**-16  # it is taken
 
 
-def test_a_backward_pass_asks_again(setting, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
-    torch.manual_seed(0)
+def test_a_backward_pass_asks_again(setting, strict):
     x, y = torch.randn(128, 200, requires_grad=True), torch.randn(200, 96, requires_grad=True)
     g = torch.randn(128, 96)
     setting("medium")
@@ -95,8 +83,7 @@ def test_a_backward_pass_asks_again(setting, monkeypatch):
         assert error(x.grad, g, y.detach().t()) > 2.0**-16
 
 
-def test_sizes_as_symbols(setting, monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
+def test_sizes_as_symbols(setting, strict):
     setting("medium")
     compiled = compile_fresh(lambda x, y: (x @ y).relu(), dynamic=True)
     for m in (100, 130, 90):
@@ -148,7 +135,6 @@ def test_fast_permits_what_high_does(setting):
 def test_fast_products_round_twice_where_no_instruction_fuses(dtype, monkeypatch):
     from hologram import _core
 
-    torch.manual_seed(0)
     x, y = torch.randn(20, 300).to(dtype), torch.randn(300, 24).to(dtype)
     graph = _core.Graph()
     kind = "f32" if dtype == torch.float32 else "f16"

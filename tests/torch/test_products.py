@@ -1,19 +1,14 @@
 # tests/torch/test_products.py: products through torch.compile that other tests do not reach
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
+from harness import compile_fresh
 
 hologram_torch = pytest.importorskip("hologram_torch")
-
-
-@pytest.fixture(autouse=True)
-def strict(monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
-
-
-def compiled(function, dynamic=False):
-    torch._dynamo.reset()
-    return torch.compile(function, backend=hologram_torch.hologram, dynamic=dynamic)
+compiled = functools.partial(compile_fresh, dynamic=False)
+pytestmark = pytest.mark.usefixtures("strict")
 
 
 BYTES = ((torch.int8, torch.int8), (torch.uint8, torch.int8), (torch.int8, torch.uint8), (torch.uint8, torch.uint8))
@@ -55,7 +50,7 @@ def test_rows_taken_by_their_numbers(shape, dynamic, dtype):
     def function(x, w, indices):
         return F.linear(x[indices], w).relu()
 
-    got = compiled(function, dynamic)(x, w, indices)
+    got = compiled(function, dynamic=dynamic)(x, w, indices)
     exact = F.linear(x[indices].double(), w.double()).relu()
     torch.testing.assert_close(got, exact.to(dtype), rtol=2e-5 if dtype == torch.float32 else 2**-7, atol=1e-4)
     if not dynamic:
@@ -74,7 +69,7 @@ def test_groups_of_rows(ends, dynamic, dtype):
         return torch._grouped_mm(x, w.transpose(1, 2), offs=ends)
 
     hologram_torch.reset_stats()
-    got = compiled(function, dynamic)(x, w, torch.tensor(ends, dtype=torch.int32))
+    got = compiled(function, dynamic=dynamic)(x, w, torch.tensor(ends, dtype=torch.int32))
     exact = torch.cat([x[a:b].double() @ w[i].double().t() for i, (a, b) in enumerate(zip([0, *ends], ends))])
     torch.testing.assert_close(got, exact.to(dtype), rtol=2e-5 if dtype == torch.float32 else 2**-7, atol=1e-4)
     assert hologram_torch.stats()["fallback_ops"] == {}

@@ -13,12 +13,7 @@ import hologram  # noqa: E402
 from hologram_torch import quantize  # noqa: E402
 
 MODES = ("dynamic-int8", "static-int8", "weight-int8", "weight-int4")
-
-
-@pytest.fixture(autouse=True)
-def strict(monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("strict")
 
 
 class Net(nn.Module):

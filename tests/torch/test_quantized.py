@@ -1,27 +1,19 @@
 # tests/torch/test_quantized.py: quantised graphs as torch.export's quantiser writes them
+import functools
+
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401: defines the operators
-from harness import module
+from harness import compile_fresh, module
 
 hologram_torch = pytest.importorskip("hologram_torch")
 ops = torch.ops.quantized_decomposed
 BYTES = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
-
-
-@pytest.fixture(autouse=True)
-def strict(monkeypatch):
-    monkeypatch.setenv("HOLOGRAM_STRICT", "1")
-    torch.manual_seed(0)
-
-
-def compiled(function, **options):
-    torch._dynamo.reset()
-    return torch.compile(function, backend=hologram_torch.hologram, dynamic=False, options=options)
+compiled = functools.partial(compile_fresh, dynamic=False)
+pytestmark = pytest.mark.usefixtures("strict")
 
 
 def native(function, *inputs):
-    hologram_torch.reset_stats()
     got, want = compiled(function)(*inputs), function(*inputs)
     assert not hologram_torch.stats()["fallback_ops"]
     for x, y in zip(got, want, strict=True):
@@ -94,7 +86,7 @@ def test_a_linear_layer_is_a_product_of_bytes(rows, dtype, zero, zeros):
     if rows > 4:  # exact sums, then each factor once
         assert torch.equal(got, sums.float() * 0.03 * made.scales + made.bias)
     torch.testing.assert_close(got, (sums * 0.03 * made.scales.double() + made.bias).float(), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(compiled(made, reproducible=True)(x), got, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(compiled(made, options={"reproducible": True})(x), got, rtol=1e-5, atol=1e-5)
 
 
 def test_sums_that_32_bits_cannot_hold_are_float32():
@@ -194,7 +186,7 @@ def test_a_convolution_is_a_product_of_bytes(shape, dtype, zero, zeros):
     torch.testing.assert_close(got, eager, rtol=1e-5, atol=1e-4)
     assert (quantised.int() - eager_quantised.int()).abs().max() <= 1
     if zero == 37:
-        torch.testing.assert_close(compiled(made, reproducible=True)(x)[0], eager, rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(compiled(made, options={"reproducible": True})(x)[0], eager, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("image, weight, groups", [
@@ -290,7 +282,6 @@ def test_models_of_pt2e(dynamic):
 
 
 def close_to_eager(net, x):
-    hologram_torch.reset_stats()
     got, want = compiled(net)(x), net(x)
     assert not hologram_torch.stats()["fallback_ops"]
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
