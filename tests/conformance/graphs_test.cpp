@@ -92,7 +92,7 @@ TEST_P(Graphs, HaveTheirValues) {
   EXPECT_GT(ran, n / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Graphs, testing::ValuesIn(tried_backends()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, Graphs, testing::ValuesIn(corpus_backends()), [](const auto& i) { return i.param; });
 
 // Axes of vectors and their remainders, sums of floats and functions: one order and one rounding, whatever the vectors are.
 TEST(RandomGraphs, HaveTheInterpretersBitsOnEveryInstructionSet) {
