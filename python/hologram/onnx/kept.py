@@ -1,9 +1,9 @@
 # hologram/onnx/kept.py: what calls of model files found, in the cache folder for other processes
 # mypy: ignore-errors
-"""The first call of a file compiles quickly. After it a thread compiles well, for the calls that follow, and writes the graph that it
-traced, and the weights, as an archive into the cache folder; a process ends when that is done. The archive's name is made of what the
-system says about the file (its place, size and times), of samples of its content, and of what it is traced with. A process that finds
-such an archive calls it, and imports neither the package `onnx` nor the operators' rows. Its machine code is for this processor and
+"""The first call of a model compiles quickly. After it a thread compiles well, for the calls that follow, and writes the graph that it
+traced from a file, and the weights, as an archive into the cache folder; a process ends when that is done. The archive's name is made of
+what the system says about the file (its place, size and times), of samples of its content, and of what it is traced with. A process that
+finds such an archive calls it, and imports neither the package `onnx` nor the operators' rows. Its machine code is for this processor and
 number of threads, and trusted as the kernels beside it are: the folder is this user's alone."""
 
 import contextlib

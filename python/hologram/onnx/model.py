@@ -82,7 +82,7 @@ class Model:
             with _uncollected():
                 from hologram.onnx.read import Reading
 
-                self._reading = Reading(*self._arguments, quickly=self._kept.wanted)
+                self._reading = Reading(*self._arguments)
         return self._reading
 
     graph = property(lambda self: self._read().graph)

@@ -14,8 +14,7 @@ class Reading:
     """A model that was read. inputs: Inputs; outputs: names; files: those with its data, beside its own, and what names their content;
     graph: its nodes; function: of arrays. What traces is imported while the weights are read."""
 
-    def __init__(self, source, options, quantize=None, calibrate=None, quickly=False):
-        self.quickly = quickly  # until someone finishes the function
+    def __init__(self, source, options, quantize=None, calibrate=None):
         with contextlib.ExitStack() as stack:
             proto, folder = _read(source, stack)
             opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import}
@@ -24,7 +23,7 @@ class Reading:
         self.inputs = [input_of(v) for v in proto.graph.input if v.name not in self.graph.constants]
         self.graph.inputs = [v.name for v in self.inputs]
         self.outputs, self.name = list(self.graph.outputs), proto.graph.name
-        self.function = self._traced(options)
+        self.function = self._traced(options, quickly=True)  # until someone finishes it
         if folder is not None and folder.own is not None:
             folder.own.finish()
         self.files = [(path, kept.identity(path)) for path in sorted(folder.used)] if folder is not None else []
@@ -34,7 +33,7 @@ class Reading:
             ranges = narrow.observe(self.graph, quantize, lambda names: self._observed(names, calibrate, options)) if calibrate else None
             narrow.rewrite(self.graph, quantize, ranges)
 
-    def _traced(self, options):
+    def _traced(self, options, quickly):
         from hologram._jit import Jitted
         from hologram.onnx.call import OnnxRecorder
         from hologram.onnx.run import Runner
@@ -44,14 +43,14 @@ class Reading:
         recorder = type("ModelRecorder", (OnnxRecorder,), {"declared": declared if flat else (), "reproducible": options["reproducible"]})
         runner = Runner(self.graph)
         runner.__name__ = self.name or "model"
-        return Jitted(runner, **options, recorder=recorder, quickly=self.quickly)
+        return Jitted(runner, **options, recorder=recorder, quickly=quickly)
 
     def _observed(self, names, calibrate, options):
         """For each call the values that the graph has under these names."""
         graph = self.graph
         graph.outputs = names
         graph.last = graph._last_uses()
-        function = self._traced(options)
+        function = self._traced(options, quickly=False)
         for given in calibrate:
             sizes = {}
             if isinstance(given, dict):
