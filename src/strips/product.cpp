@@ -47,6 +47,7 @@ class Product final : public Routine {
     if (b.operand_type != DType::f32 || b.acc_type != DType::f32 || b.mixed || b.terms != 0 ||
         b.parts != 1 || b.winograd || !b.tail.stages.empty())
       return false;
+    if (!b.reproducible && scales_few_bits(program)) return false;
     if (packed_ >= 0 && (b.panel_group != 1 || b.panel_width != vectors_.width)) return false;
     for (const atlas::Axis& a : axes_)
       if (a.extent.has_axes()) return false;
@@ -61,6 +62,17 @@ class Product final : public Routine {
     epilogue_ = BodyPlan::of(b.epilogue, {program, vectors_, n(), true}, {});
     stacked_ = epilogue_ && epilogue_->stack_along(m_, true);
     return left_ && epilogue_ && (packed_ >= 0 || right_);
+  }
+
+  // Weights of few bits with their scales, by which the compiler's kernels may multiply sums.
+  static bool scales_few_bits(const atlas::Program& program) {
+    bool few = false, scaled = false;
+    for (const atlas::Instr& i : program.product().rhs.instrs) {
+      few |= i.code == atlas::Code::load &&
+             size_of(program.buffers[static_cast<size_t>(i.buffer)].dtype) < 4;
+      scaled |= i.code == atlas::Code::arithmetic && i.op == ir::Op::mul;
+    }
+    return few && scaled;
   }
 
   std::optional<BodyPlan> operand(const atlas::Program& program, const atlas::Body& body,

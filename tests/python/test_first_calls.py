@@ -95,6 +95,16 @@ def compare_depthwise():
     assert np.array_equal(call(x)[0], first)
 
 
+def compare_scaled():
+    """The scales of weights of bytes may be factors of sums."""
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s", "z"], ["v"], axis=1), helper.make_node("MatMul", ["x", "v"], ["y"])]
+    weights = {"w": INTEGERS[:32, :64].astype(np.int8), "s": np.abs(matrix(64)), "z": INTEGERS[0, :64].astype(np.int8)}
+    call = convolution((5, 32), (5, 64), weights, nodes)
+    first = call(matrix(5, 32))[0]
+    call.finish()
+    assert np.array_equal(call(matrix(5, 32))[0], first)
+
+
 def compare_winograd():
     """3 x 3, by Winograd's transforms; sums that are not finite are the direct ones."""
     shape, weights = (1, 32, 11, 10), {"w": matrix(32, 32, 3, 3), "b": matrix(32)}
@@ -127,4 +137,5 @@ if __name__ == "__main__":
     compare()
     if helper:
         compare_depthwise()
+        compare_scaled()
         compare_winograd()
