@@ -147,7 +147,9 @@ Value* Converter::wrap(Value* x, DType to) {
                                   llvm::Constant::getNullValue(ints(64)));
     return ir_.CreateXor(r, top);
   }
-  bool wide = to == DType::i64 || to == DType::u32 || to == DType::u8;
+  // Of a float outside 32 bits the low eight are zeros.
+  bool fits = to == DType::u8 && x->getType()->getScalarType()->isFloatTy();
+  bool wide = to == DType::i64 || to == DType::u32 || (to == DType::u8 && !fits);
   Value* r = truncate(x, wide ? 64 : 32);
   return ir_.CreateTrunc(r, type(to));
 }

@@ -85,6 +85,15 @@ TEST(Lookup, Avx2PermutesTablesInRegisters) {
   }
 }
 
+// AVX2 has no conversion of vectors to 64 bits.
+TEST(Casts, WrapToBytesByVectors) {
+  Points t({Expr(64)});
+  t.p.buffers = {{DType::f32, Access::read, Expr(64)}, {DType::u8, Access::write, Expr(64)}};
+  BodyBuilder b = t.body();
+  b.store(1, t.i[0], b.cast(b.load(0, DType::f32, t.i[0]), DType::u8, Op::cast_wrap));
+  EXPECT_GT(count_of(cpu::dump_asm(t.p, cpu::generic_target(cpu::Isa::avx2)), "vcvttps2dq"), 0);
+}
+
 // Each wait empties the processor's buffers: lines of 64 elements must not wait one by one.
 TEST(Stream, ShortLinesWaitForTheirStoresOnce) {
   Points t({Expr(200'000), Expr(64)});
