@@ -52,8 +52,9 @@ void check_plan(uint64_t seed, bool poor, PlanTally& tally) {
   for (int64_t n : {0, 1, 2, 1000}) sizes.emplace_back(r.symbols.size(), n);
   for (const auto& s : sizes) {
     std::string faults = faults_of(plan, s);
-    if (!faults.empty())
+    if (!faults.empty()) {
       ASSERT_THROW(ir::check_sizes(r.graph, s), Error) << faults << "for sizes " << testing::PrintToString(s) << "\n" << described;
+    }
   }
   PlanRunner runner(plan);
   for (int call = 0; call < 2; ++call) {
