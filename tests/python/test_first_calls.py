@@ -76,18 +76,18 @@ def compare():
         assert np.array_equal(quick(*arrays), want, equal_nan=True), name
 
 
-def convolution(shape, result, weights, nodes):
-    """An ONNX model's function of an image."""
+def onnx_function(shape, result, weights, nodes):
+    """An ONNX model of one input as a function."""
     tensors = [numpy_helper.from_array(w, name) for name, w in weights.items()]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, s) for name, s in zip("xy", (shape, result))]
-    return hologram.from_onnx(helper.make_model(helper.make_graph(nodes, "convolution", values[:1], values[1:], tensors)))._function
+    return hologram.from_onnx(helper.make_model(helper.make_graph(nodes, "model", values[:1], values[1:], tensors)))._function
 
 
 def compare_depthwise():
     """The lanes of a fused expansion have rows of its result of their own."""
     nodes = [helper.make_node("Conv", ["x", "e"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
              helper.make_node("Conv", ["b", "d"], ["y"], pads=[1] * 4, strides=[2, 2], group=300)]  # fmt: skip
-    call = convolution((1, 16, 56, 56), (1, 300, 28, 28), {"e": matrix(300, 16, 1, 1), "d": matrix(300, 1, 3, 3)}, nodes)
+    call = onnx_function((1, 16, 56, 56), (1, 300, 28, 28), {"e": matrix(300, 16, 1, 1), "d": matrix(300, 1, 3, 3)}, nodes)
     x = matrix(1, 16, 56, 56)
     first = call(x)[0]
     assert [r["compiled"] for r in call.reports()] == [0]
@@ -99,7 +99,7 @@ def compare_scaled():
     """The scales of weights of bytes may be factors of sums."""
     nodes = [helper.make_node("DequantizeLinear", ["w", "s", "z"], ["v"], axis=1), helper.make_node("MatMul", ["x", "v"], ["y"])]
     weights = {"w": INTEGERS[:32, :64].astype(np.int8), "s": np.abs(matrix(64)), "z": INTEGERS[0, :64].astype(np.int8)}
-    call = convolution((5, 32), (5, 64), weights, nodes)
+    call = onnx_function((5, 32), (5, 64), weights, nodes)
     first = call(matrix(5, 32))[0]
     call.finish()
     assert np.array_equal(call(matrix(5, 32))[0], first)
@@ -109,13 +109,13 @@ def compare_winograd():
     """3 x 3, by Winograd's transforms; sums that are not finite are the direct ones."""
     shape, weights = (1, 32, 11, 10), {"w": matrix(32, 32, 3, 3), "b": matrix(32)}
     nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])]
-    call, plain, special = convolution(shape, shape, weights, nodes), matrix(*shape), matrix(*shape)
+    call, plain, special = onnx_function(shape, shape, weights, nodes), matrix(*shape), matrix(*shape)
     special[0, 3, 4, 5], special[0, 7, 9, 9] = np.inf, 3e38
     first = [call(x)[0] for x in (plain, special)]
     assert [np.isfinite(y).all() for y in first] == [True, False] and [r["compiled"] for r in call.reports()] == [0]
     call.finish()
     assert all(np.array_equal(call(x)[0], y, equal_nan=True) for x, y in zip((plain, special), first, strict=True))
-    once = convolution(shape, shape, weights, nodes)
+    once = onnx_function(shape, shape, weights, nodes)
     once(plain)
     (compiled,) = once._flat
     assert compiled.calls[0].executable.cached_bytes == 0  # packed weights are for one call
