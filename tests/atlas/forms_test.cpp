@@ -190,30 +190,29 @@ TEST(Verify, AcceptsTheExamples) {
 }
 
 TEST(Verify, NamesTheFault) {
-  EXPECT_EQ(verify_text("%0 = add.f32 %0, %0\n"), "stage 0, %0 (arithmetic): %0 is not an earlier value");
-  EXPECT_EQ(verify_text("%0 = load.f64 b0[i1]\n"), "stage 0, %0 (load): f64 access to buffer b0 of f32");
-  EXPECT_EQ(verify_text("%0 = load.f32 b1[i0]\n"), "stage 0, %0 (load): buffer b1 may not be read");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nstore.f32 b0[i1], %0\n"), "stage 0, %1 (store): buffer b0 may not be written");
-  EXPECT_EQ(verify_text("%0 = load.f32 b9[i1]\n"), "stage 0, %0 (load): unknown buffer b9");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = load.i64 b2[i1]\n%2 = add.f32 %0, %1\n"),
-            "stage 0, %2 (arithmetic): operand 2 is i64; expected f32");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = add.f32 %0\n"), "stage 0, %1 (arithmetic): operand 2 is missing");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = neg.f32 %0, %0\n"), "stage 0, %1 (arithmetic): a superfluous operand");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = bit_and.f32 %0, %0\n"), "stage 0, %1 (arithmetic): no bit_and on f32");
-  EXPECT_EQ(verify_text("%0 = constant.u8 0x100\n"), "stage 0, %0 (constant): 0x100 does not fit u8");
-  EXPECT_EQ(verify_text("%0 = constant.b8 0x2\n"), "stage 0, %0 (constant): a b8 is 0 or 1");
-  EXPECT_EQ(verify_text("%0 = index [s1]\n"), "stage 0, %0 (index): unknown symbol s1");
-  EXPECT_EQ(verify_text("%0 = accumulator.f32 a0\n"), "stage 0, %0 (accumulator): a0 is no earlier result");
-  EXPECT_EQ(verify_text("%0 = load.i64 b2[i1]\n%1 = accumulate.reduce_sum.i64 a0, %0\n"),
-            "stage 0, %1 (accumulate): a0 is no running accumulator of this stage");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nreduce a0 = reduce_sum.f64 %0\n"), "stage 0, a0: %0 is f32; expected f64");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\nreduce a0 = add.f32 %0\n"), "stage 0, a0: no such reduction");
-  EXPECT_EQ(verify_text("%0 = bitcast.f64.f32 %0\n"), "stage 0, %0 (arithmetic): no bitcast from f32 to f64");
-  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.f32 %0, 1, 2, 3\n"), "stage 0, %1 (lookup): no table of 3 f32");
-  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.f64 %0, 1, 2\n"), "stage 0, %1 (lookup): no table of 2 f64");
-  EXPECT_EQ(verify_text("%0 = constant.i32 0x1\n%1 = lookup.i32 %0, 1, 0x100000000\n"),
-            "stage 0, %1 (lookup): 0x100000000 does not fit i32");
-  EXPECT_EQ(verify_text("%0 = load.f32 b0[i1]\n%1 = lookup.f32 %0, 1, 2\n"), "stage 0, %1 (lookup): operand 1 is f32; expected i32");
+  const std::pair<std::string, std::string> faults[] = {
+      {"%0 = add.f32 %0, %0\n", "%0 (arithmetic): %0 is not an earlier value"},
+      {"%0 = load.f64 b0[i1]\n", "%0 (load): f64 access to buffer b0 of f32"},
+      {"%0 = load.f32 b1[i0]\n", "%0 (load): buffer b1 may not be read"},
+      {"%0 = load.f32 b0[i1]\nstore.f32 b0[i1], %0\n", "%1 (store): buffer b0 may not be written"},
+      {"%0 = load.f32 b9[i1]\n", "%0 (load): unknown buffer b9"},
+      {"%0 = load.f32 b0[i1]\n%1 = load.i64 b2[i1]\n%2 = add.f32 %0, %1\n", "%2 (arithmetic): operand 2 is i64; expected f32"},
+      {"%0 = load.f32 b0[i1]\n%1 = add.f32 %0\n", "%1 (arithmetic): operand 2 is missing"},
+      {"%0 = load.f32 b0[i1]\n%1 = neg.f32 %0, %0\n", "%1 (arithmetic): a superfluous operand"},
+      {"%0 = load.f32 b0[i1]\n%1 = bit_and.f32 %0, %0\n", "%1 (arithmetic): no bit_and on f32"},
+      {"%0 = constant.u8 0x100\n", "%0 (constant): 0x100 does not fit u8"},
+      {"%0 = constant.b8 0x2\n", "%0 (constant): a b8 is 0 or 1"},
+      {"%0 = index [s1]\n", "%0 (index): unknown symbol s1"},
+      {"%0 = accumulator.f32 a0\n", "%0 (accumulator): a0 is no earlier result"},
+      {"%0 = load.i64 b2[i1]\n%1 = accumulate.reduce_sum.i64 a0, %0\n", "%1 (accumulate): a0 is no running accumulator of this stage"},
+      {"%0 = load.f32 b0[i1]\nreduce a0 = reduce_sum.f64 %0\n", "a0: %0 is f32; expected f64"},
+      {"%0 = load.f32 b0[i1]\nreduce a0 = add.f32 %0\n", "a0: no such reduction"},
+      {"%0 = bitcast.f64.f32 %0\n", "%0 (arithmetic): no bitcast from f32 to f64"},
+      {"%0 = constant.i32 0x1\n%1 = lookup.f32 %0, 1, 2, 3\n", "%1 (lookup): no table of 3 f32"},
+      {"%0 = constant.i32 0x1\n%1 = lookup.f64 %0, 1, 2\n", "%1 (lookup): no table of 2 f64"},
+      {"%0 = constant.i32 0x1\n%1 = lookup.i32 %0, 1, 0x100000000\n", "%1 (lookup): 0x100000000 does not fit i32"},
+      {"%0 = load.f32 b0[i1]\n%1 = lookup.f32 %0, 1, 2\n", "%1 (lookup): operand 1 is f32; expected i32"}};
+  for (const auto& [body, fault] : faults) EXPECT_EQ(verify_text(body), "stage 0, " + fault);
   EXPECT_EQ(verify_text("", "loop parallel 2\naxis i0 parallel [8]\naxis i1 row [s0]\n"), "axis i1: parallel axes come first");
   EXPECT_EQ(verify_text("%0 = index [i1]\n", "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage point\n"),
             "stage 0, %0 (index): axis i1 is not visible here");

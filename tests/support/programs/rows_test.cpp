@@ -125,10 +125,7 @@ TEST(Rows, LastStagesThatDoNotReduceCarryToo) {
     for (int64_t n : {1, 63, 64, 130, 4160}) {
       atlas::Program p = scaled_rows(19, n, symbolic);
       EXPECT_EQ(carried(p), n > 1);
-      Inputs inputs;
-      if (symbolic) inputs.symbols = {19};
-      inputs.chunks = {0, 7};
-      expect_same(p, inputs);
+      expect_same(p, {.symbols = std::vector<int64_t>(symbolic, 19), .chunks = {0, 7}});
     }
   atlas::Program busy = scaled_rows(19, 130, false);
   atlas::Body& body = busy.loop().stages[1].body;
@@ -145,6 +142,18 @@ TEST(Rows, ExponentialsGoFourVectorsAtATimeOnAvx2) {
   const atlas::Program p = make({{19}, 200});
   const cpu::Target target = cpu::generic_target(cpu::Isa::avx2);
   for (size_t n : {0, 1, 2}) EXPECT_EQ(cpu::vectors_together(p.nest().stages[n], cpu::plan_loop(p, target), target), n == 1 ? 4 : 1);
+}
+
+TEST(Rows, SumsTakeTwoRowsByTurnsOnAvx2) {
+  for (int64_t n : {1000, 1024, 1200, 5000}) {
+    atlas::Program p = scaled_rows(19, n, true);
+    p.buffers[1].extent = p.loop().axes[0].extent;
+    p.loop().stages[1] = {atlas::StageKind::point, {}, {}, {}};
+    BodyBuilder b(p.loop().stages[1].body);
+    b.store(1, Expr::axis(0, p.loop().axes[0].extent), b.accumulator(0, DType::f32));
+    EXPECT_EQ(cpu::plan_loop(p, cpu::generic_target(cpu::Isa::avx2)).two_rows, n >= 1024);
+    expect_same(p, {.symbols = {19}, .chunks = {0, 7}});
+  }
 }
 
 // The exponential of x - max(x) needs no bound above, that of any other difference does.

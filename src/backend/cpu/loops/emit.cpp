@@ -95,8 +95,10 @@ class LoopEmitter {
       for (size_t a = rank; a < at.size(); ++a)
         scope.set_axis(f_.last_axis(static_cast<int>(a - rank)), at[a]);
     };
+    Value* from = k_.begin;
+    if (f_.plan.two_rows) start = pairs_of_points(root, from);
     std::vector<Value*> end =
-        emit_loop(root, k_.begin, k_.end, k_.i64(1), true, start,
+        emit_loop(root, from, k_.end, k_.i64(1), !f_.plan.two_rows, start,
                   [&](Scope& scope, Value* number, std::vector<Value*> at) -> std::vector<Value*> {
                     const std::vector<Value*> now(at.begin(), at.begin() + f_.rank);
                     for (int a = 0; a < f_.rank; ++a)
@@ -117,6 +119,38 @@ class LoopEmitter {
     set_last(scope, end);
     stages_.emit_last(scope);
     root.move_to(ir_.GetInsertBlock());
+  }
+
+  // Each point of the first half together with one of the second half, far away: streams of memory
+  // stay long. Returns the coordinates of what is left over, which begins at `from` then.
+  std::vector<Value*> pairs_of_points(Scope& root, Value*& from) {
+    Value* half = ir_.CreateLShr(ir_.CreateSub(k_.end, k_.begin), k_.i64(1));
+    Value* middle = ir_.CreateAdd(k_.begin, half);
+    from = ir_.CreateAdd(middle, half);
+    std::vector<Value*> start = coordinates(root, k_.begin, f_.rank);
+    const std::vector<Value*> others = coordinates(root, middle, f_.rank);
+    root.seek();
+    start.insert(start.end(), others.begin(), others.end());
+    auto pair = [&](Scope& scope, Value*, std::vector<Value*> at) -> std::vector<Value*> {
+      const auto rank = static_cast<size_t>(f_.rank);
+      const std::vector<Value*> one(at.begin(), at.begin() + f_.rank),
+          other(at.begin() + f_.rank, at.end());
+      std::vector<Value*> next = advance(scope, one), after = advance(scope, other);
+      next.insert(next.end(), after.begin(), after.end());
+      Scope first(scope, false), second(scope, false);
+      for (size_t a = 0; a < rank; ++a) {
+        first.set_axis(static_cast<int>(a), one[a]);
+        first.set_axis(f_.next_axis(static_cast<int>(a)), other[a]);
+        second.set_axis(static_cast<int>(a), other[a]);
+      }
+      stages_.emit_two(first, second);
+      second.seek();
+      scope.move_to(ir_.GetInsertBlock());
+      return next;
+    };
+    std::vector<Value*> end = emit_loop(root, k_.begin, middle, k_.i64(1), false, start, pair);
+    root.seek();
+    return {end.begin() + f_.rank, end.end()};
   }
 
   // Units along the last parallel axis become lines cut into lanes.

@@ -34,7 +34,7 @@ LoopFrame::LoopFrame(CpuFunction& kernel, const LoopPlan& chosen)
   if (!points_only || plan.mode != LaneMode::parallel) plan.may_stream = false;
   for (const atlas::Stage& s : block.stages)
     accumulators += static_cast<int>(s.reductions.size() + s.running.size());
-  if (plan.carried) ahead = stage_at(*this, 0, &LoopFrame::next_axis);
+  if (plan.carried || plan.two_rows) ahead = stage_at(*this, 0, &LoopFrame::next_axis);
   if (!plan.trailing) return;
   behind = stage_at(*this, 2, &LoopFrame::last_axis);
   for (atlas::Instr& i : behind.body.instrs)

@@ -12,10 +12,10 @@ struct LoopFrame {
   CpuFunction& k;
   const atlas::LoopBlock& block;
   LoopPlan plan;
-  int rank;            ///< of the parallel axes
-  int axes;            ///< parallel and row axes
+  int rank;  ///< of the parallel axes
+  int axes;  ///< parallel and row axes
   int accumulators = 0;
-  atlas::Stage ahead;  ///< the first stage at the next point, where it is carried
+  atlas::Stage ahead;   ///< the first stage at the next point, where it runs along
   atlas::Stage behind;  ///< the last stage at the point before, where it trails
 
   const Expr& extent(int axis) const { return block.axes[static_cast<size_t>(axis)].extent; }

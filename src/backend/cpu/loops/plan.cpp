@@ -132,11 +132,25 @@ constexpr int max_streamed_work = 24, max_streamed_pair_work = 128;
 // Rows that a call should have for the first to count for little where stages are carried.
 constexpr int64_t carried_rows = 4;
 
+// Whether a row stage only reads and reduces, with so little arithmetic that it waits for memory.
+bool reads_and_reduces(const Stage& s) {
+  constexpr int most_work = 4;
+  return s.kind == StageKind::row && !s.reductions.empty() &&
+         std::ranges::none_of(
+             s.reductions,
+             [](const auto& r) { return r.tree || ir::info(r.op).kind != ir::OpKind::reduce; }) &&
+         arithmetic_count(s.body) <= most_work &&
+         std::ranges::all_of(s.body.instrs, [](const Instr& i) {
+           return i.code == Code::load || i.code == Code::constant || i.code == Code::arithmetic ||
+                  i.code == Code::index;
+         });
+}
+
 // Whether the first stage of the next row can run along with this row's second one: it then waits
 // for memory while the other computes. A second stage that does not reduce must be the last, and
 // compute so little that memory is what it waits for.
 bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& target) {
-  constexpr int most_work = 4, most_beside = 24;
+  constexpr int most_beside = 24;
   if (plan.mode != LaneMode::row || target.isa != Isa::avx512 || b.stages.size() < 2 ||
       b.parallel_rank == 0 || static_cast<int>(b.axes.size()) != b.parallel_rank + 1 ||
       b.axes.back().extent.has_axes())
@@ -154,12 +168,27 @@ bool carries(const atlas::LoopBlock& b, const LoopPlan& plan, const Target& targ
         }))
       return false;
   }
-  const atlas::Body& body = b.stages[0].body;
-  return arithmetic_count(body) <= most_work &&
-         std::all_of(body.instrs.begin(), body.instrs.end(), [](const Instr& i) {
-           return i.code == Code::load || i.code == Code::constant || i.code == Code::arithmetic ||
-                  i.code == Code::index;
-         });
+  return reads_and_reduces(b.stages[0]);
+}
+
+// Whether the rows of two points are read by turns: of two streams a Zen 3 fetches more ahead than
+// of one. Loads that are widened, or the states of several reductions, take longer than memory.
+bool takes_two_rows(const atlas::Program& program, const LoopPlan& plan, const Target& target) {
+  constexpr int64_t least_row = 1024, least_bytes = 2 * cost::turn;
+  const atlas::LoopBlock& b = program.nest();
+  auto below = [](const Expr& n, int64_t least) {
+    return n.has_axes() || (n.is_const() && n.constant_value() < least);
+  };
+  auto whole = [&](const Instr& i) {
+    return i.code != Code::load || size_of(i.type) * plan.lanes == target.vector_bytes;
+  };
+  return plan.mode == LaneMode::row && target.isa == Isa::avx2 && b.parallel_rank > 0 &&
+         static_cast<int>(b.axes.size()) == b.parallel_rank + 1 &&
+         !below(b.axes.back().extent, least_row) && !below(buffer_bytes(program), least_bytes) &&
+         reads_and_reduces(b.stages[0]) && b.stages[0].reductions.size() == 1 &&
+         std::ranges::all_of(b.stages[0].body.instrs, whole) &&
+         std::ranges::all_of(b.stages.begin() + 1, b.stages.end(),
+                             [](const Stage& s) { return s.kind == StageKind::point; });
 }
 
 // Whether the third stage of a point may run along with the next point's second one, which then
@@ -331,6 +360,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   // The rows of a product's tail are in the cache already.
   plan.carried = !program.has_tail() && carries(b, plan, target);
   plan.trailing = plan.carried && trails(b, program.buffers);
+  plan.two_rows = !program.has_tail() && takes_two_rows(program, plan, target);
   return plan;
 }
 

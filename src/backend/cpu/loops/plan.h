@@ -32,6 +32,7 @@ struct LoopPlan {
   bool masked_tails = false;  ///< else what is left over runs one by one
   bool carried = false;       ///< the second stage runs along with the next point's first stage
   bool trailing = false;      ///< and the last one along with the next point's second stage
+  bool two_rows = false;      ///< the first stage runs over the rows of two points by turns
   bool may_stream = false;    ///< the data may be larger than a core's cache; see cost::turn
 };
 

@@ -78,7 +78,7 @@ Prefetches::Prefetches(const LoopFrame& f) : f_(f) {
     if (work(f.block.stages[n]) > work(f.block.stages[busiest])) busiest = n;
   bool busy = work(f.block.stages[busiest]) >= enough;
   for (size_t n = 0; n < f.block.stages.size(); ++n) {
-    if (f.block.stages[n].kind != StageKind::row) continue;
+    if (f.block.stages[n].kind != StageKind::row || f.plan.two_rows) continue;
     for (const atlas::Instr& i : f.block.stages[n].body.instrs) {
       bool load = i.code == atlas::Code::load, store = i.code == atlas::Code::store;
       if (!load && !store) continue;

@@ -17,6 +17,8 @@ using atlas::StageKind;
 
 // Elements that a round along a row takes: one for each partial.
 constexpr int64_t round_elements = atlas::sum_partials;
+// And that two rows take by turns: while one's are added the other's arrive.
+constexpr int64_t turn_elements = 8 * round_elements;
 
 LoopStages::LoopStages(const LoopFrame& frame, LoopLanes& lanes)
     : f_(frame), lanes_(lanes), prefetches_(frame), k_(frame.k), ir_(frame.k.ir) {
@@ -55,7 +57,27 @@ void LoopStages::emit_last(Scope& scope) {
 void LoopStages::emit(Scope& scope) {
   prefetches_.emit_gathered(scope);
   if (f_.plan.trailing) set_behind(scope);
-  for (size_t n = 0; n < (f_.plan.trailing ? 2 : f_.block.stages.size()); ++n) {
+  emit(scope, 0, f_.plan.trailing ? 2 : f_.block.stages.size());
+}
+
+void LoopStages::emit_two(Scope& first, Scope& second) {
+  const Stage& s = f_.block.stages[0];
+  for (const atlas::Reduction& r : s.reductions)
+    carried_.push_back(k_.slot(k_.type_of(r.type), "second"));
+  row_stage(first, s, 0, true);
+  emit(first, 1, f_.block.stages.size());
+  first.seek();
+  second.move_to(ir_.GetInsertBlock());
+  second.seek();
+  for (size_t r = 0; r < carried_.size(); ++r)
+    second.set_accumulator(static_cast<int>(r),
+                           {ir_.CreateLoad(carried_[r]->getAllocatedType(), carried_[r]), false});
+  emit(second, 1, f_.block.stages.size());
+}
+
+/// Stages [first, last) at the point of `scope`.
+void LoopStages::emit(Scope& scope, size_t first, size_t last) {
+  for (size_t n = first; n < last; ++n) {
     const Stage& s = f_.block.stages[n];
     scope.seek();
     if (f_.plan.carried && n == 0)
@@ -130,7 +152,8 @@ void LoopStages::serial_stage(Scope& scope, const Stage& s, int accumulator) {
   }
 }
 
-void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
+/// `turns`: over the next point's row too, by turns.
+void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number, bool turns) {
   int accumulator = first_accumulator_[number];
   bool along = f_.plan.mode == LaneMode::row;
   if (s.reductions.empty() && !(f_.plan.carried && number == 1)) {
@@ -173,9 +196,10 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number) {
       one.reducers.push_back(Reducer::make(scope, r, shape));
   };
   begin(stage);
-  if (f_.plan.carried && number == 1) {
+  if (turns || (f_.plan.carried && number == 1)) {
     begin(ahead);
     stage.ahead = &ahead;
+    stage.turns = turns;
     if (f_.plan.trailing) stage.behind = &f_.behind.body;
   }
   if (stage.behind)  // from now on this point is the one before
@@ -254,29 +278,48 @@ Value* LoopStages::groups(Scope& scope, RowStage& stage) {
     Value* before =
         counter ? static_cast<Value*>(ir_.CreateLoad(ir_.getInt64Ty(), counter)) : k_.i64(0);
     Value* whole = ir_.CreateAnd(n, k_.i64(-round_elements));
-    emit_loop(row, k_.i64(0), whole, k_.i64(stage.step),
-              f_.at_least_one(axis) && f_.extent(axis).constant_value() >= round_elements,
-              [&](Scope& round, Value* i) {
-                // With a constant extent every element exists, or none does; the tail shares the
-                // invariants otherwise.
-                if (f_.at_least_one(axis)) round.make_certain();
-                Value* position = ir_.CreateAdd(before, i);
-                group(round, stage, axis, i, position, nullptr);
-                Value* count = ir_.CreateAdd(position, k_.i64(stage.step));
-                advance_all(round, stage, count);
-                if (stage.ahead) advance_all(round, *stage.ahead, count);
-              });
+    const bool nonempty =
+        f_.at_least_one(axis) && f_.extent(axis).constant_value() >= round_elements;
+    if (stage.turns)
+      emit_loop(row, k_.i64(0), whole, k_.i64(turn_elements), nonempty, [&](Scope& turn, Value* i) {
+        Value* end = ir_.CreateBinaryIntrinsic(Intrinsic::smin,
+                                               ir_.CreateAdd(i, k_.i64(turn_elements)), whole);
+        rounds(turn, stage, i, end, before, true);
+        turn.seek();
+        rounds(turn, *stage.ahead, i, end, before, true);
+      });
+    else
+      rounds(row, stage, k_.i64(0), whole, before, nonempty);
     row.seek();
     if (counter) {
       ir_.CreateStore(ir_.CreateAdd(before, n), counter);
       return;
     }
     total = n;
-    emit_if(row, ir_.CreateICmpSLT(whole, n),
-            [&](Scope& rest) { group(rest, stage, axis, whole, whole, ir_.CreateSub(n, whole)); });
+    emit_if(row, ir_.CreateICmpSLT(whole, n), [&](Scope& rest) {
+      Value* left = ir_.CreateSub(n, whole);
+      group(rest, stage, axis, whole, whole, left);
+      if (stage.turns) group(rest, *stage.ahead, axis, whole, whole, left);
+    });
   });
   scope.seek();
   return counter ? ir_.CreateLoad(ir_.getInt64Ty(), counter) : total;
+}
+
+/// Whole groups from coordinate `begin` to `end`, behind `before` elements of the rows before.
+void LoopStages::rounds(Scope& row, RowStage& stage, Value* begin, Value* end, Value* before,
+                        bool nonempty) {
+  const int axis = f_.axes - 1;
+  emit_loop(row, begin, end, k_.i64(stage.step), nonempty, [&](Scope& round, Value* i) {
+    // With a constant extent every element exists, or none does; the tail shares the invariants
+    // otherwise.
+    if (f_.at_least_one(axis)) round.make_certain();
+    Value* position = ir_.CreateAdd(before, i);
+    group(round, stage, axis, i, position, nullptr);
+    Value* count = ir_.CreateAdd(position, k_.i64(stage.step));
+    advance_all(round, stage, count);
+    if (stage.ahead && !stage.turns) advance_all(round, *stage.ahead, count);
+  });
 }
 
 /// The vectors of one group, or step, that begins at coordinate i; `left` (or null): how many of a
@@ -295,7 +338,7 @@ void LoopStages::group(Scope& scope, RowStage& stage, int axis, Value* i, Value*
       if (!left) prefetches_.emit(copy, stage.number, c);
       if (stage.behind) emit_body(copy, *stage.behind);
       update(copy, stage, c, position, some);
-      if (stage.ahead) update(copy, *stage.ahead, c, position, some);
+      if (stage.ahead && !stage.turns) update(copy, *stage.ahead, c, position, some);
       copy.seek();
       s.move_to(ir_.GetInsertBlock());
     };

@@ -16,6 +16,9 @@ class LoopStages {
   /// All stages at the point of `scope`.
   void emit(Scope& scope);
 
+  /// All stages at two points, the second of which is the next one for the scope of the first.
+  void emit_two(Scope& first, Scope& second);
+
   /// Whether rows may be walked one after the other, each for all points of a line: a single serial
   /// stage without accumulators.
   bool walks_rows_first() const;
@@ -41,17 +44,20 @@ class LoopStages {
     std::vector<std::unique_ptr<Reducer>> reducers;
     RowStage* ahead;                      ///< runs along over the next point's row, or null
     const atlas::Body* behind = nullptr;  ///< and this over the last point's
+    bool turns = false;                   ///< `ahead` runs by turns, not vector by vector
   };
 
+  void emit(Scope& scope, size_t first, size_t last);
   void row_loops(Scope& scope, int axis, int last, const std::function<void(Scope&)>& fill);
   void serial_stage(Scope& scope, const atlas::Stage& s, int accumulator);
   void set_behind(Scope& scope);
-  void row_stage(Scope& scope, const atlas::Stage& s, size_t number);
+  void row_stage(Scope& scope, const atlas::Stage& s, size_t number, bool turns = false);
   void scan_stage(Scope& scope, const atlas::Stage& s);
   void update(Scope& scope, RowStage& stage, int copy, Value* position, Value* lanes_mask);
   void advance_all(Scope& scope, RowStage& stage, Value* count);
   Value* elements(Scope& scope, RowStage& stage);
   Value* groups(Scope& scope, RowStage& stage);
+  void rounds(Scope& row, RowStage& stage, Value* begin, Value* end, Value* before, bool nonempty);
   void group(Scope& scope, RowStage& stage, int axis, Value* i, Value* position, Value* left);
 
   const LoopFrame& f_;
