@@ -74,6 +74,8 @@ TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
   // Where stores would wait for lines of results, these are fetched by the loop that may turn round.
   for (int64_t n : {100'000, 2'000'000})
     EXPECT_EQ(count_of(cpu::dump_asm(unary(Op::neg, n, n, 0), cpu::generic_target(cpu::Isa::avx2)), "prefetcht0"), n > 1'000'000 ? 2 : 0);
+  for (int64_t n : {4'000'000, 5'000'000})
+    EXPECT_EQ(count_of(cpu::dump_asm(unary(Op::neg, n, n, 0), cpu::generic_target(cpu::Isa::avx2)), "vmovntps") > 0, n == 5'000'000);
 }
 
 // A permutation takes twice as long with a table in memory.

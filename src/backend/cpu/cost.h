@@ -48,7 +48,10 @@ inline constexpr int64_t scratch = 256 * 1024;        ///< of a loop, in the sec
 inline constexpr int64_t distant = int64_t{1} << 20;  ///< a larger operand is in none of a core's
 inline constexpr int64_t kept = int64_t{2} << 20;     ///< of an operand that two cores keep
 inline constexpr int64_t shared = int64_t{8} << 20;   ///< of a block that all cores read
-inline constexpr int64_t stream = int64_t{48} << 20;  ///< kernels on more write past the caches
+/// Kernels on more write past the caches.
+inline int64_t stream(const Target& target) {
+  return int64_t{target.vector_bytes == 64 ? 48 : 32} << 20;
+}
 inline constexpr int64_t turn = int64_t{4} << 20;  ///< and on more than this walk from the end in
                                                    ///< every other pass
 

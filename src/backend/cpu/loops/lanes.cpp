@@ -19,7 +19,7 @@ namespace Intrinsic = llvm::Intrinsic;
 LoopLanes::LoopLanes(const LoopFrame& frame) : f_(frame), k_(frame.k), ir_(frame.k.ir) {
   if (!f_.plan.may_stream) return;
   Value* bytes = emit_expr(k_.root(), buffer_bytes(k_.program)).v;
-  large_ = ir_.CreateICmpSGT(bytes, k_.i64(cost::stream));
+  large_ = ir_.CreateICmpSGT(bytes, k_.i64(cost::stream(k_.target)));
   middling_ = ir_.CreateICmpSGT(bytes, k_.i64(cost::turn));
   backwards_ = k_.runs_backwards();
 }

@@ -333,7 +333,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   // Two chains of arithmetic side by side keep more units busy, where registers suffice for both.
   plan.paired = plan.mode == LaneMode::parallel && points && plan.unroll == 1 && plan.lanes <= 16 &&
                 target.isa == Isa::avx512 && load_count(b) <= most_paired_loads;
-  int64_t least_bytes = plan.paired ? cost::stream : cost::turn;
+  int64_t least_bytes = plan.paired ? cost::stream(target) : cost::turn;
   plan.may_stream = writes_around_caches(target) &&
                     work <= (plan.paired ? max_streamed_pair_work : max_streamed_work) &&
                     (!bytes.is_const() || bytes.constant_value() > least_bytes);
