@@ -69,6 +69,17 @@ int interleaved_lines(const atlas::LoopBlock& block, const std::vector<atlas::Bu
 /// Runs of a unit.
 constexpr int64_t interleaved_unit = 4096;
 
+/// Of a body's instructions, those that are the same all along `axis`, or without one (-1) for all
+/// points: they are computed once, in front of the loop, and take none of its time.
+std::vector<bool> computed_once(const atlas::Body& body, int axis = -1);
+/// Bytes of the widest element that lanes compute with. 64-bit integers beside floats are indices
+/// and do not count.
+int lane_bytes(const atlas::Program& program);
+/// Instructions of an elementary function that the target renders itself.
+inline constexpr int rendered_work = 16;
+/// Rows that a call should have for the first to count for little where stages are carried.
+inline constexpr int64_t carried_rows = 4;
+
 /// About how many instructions a body's arithmetic takes.
 int arithmetic_count(const atlas::Body& body);
 
