@@ -330,8 +330,11 @@ void Access::store(const Expr& index, LaneValue value, LaneValue guard) {
     ir_.CreateAlignedStore(x, address, align_);
     return;
   }
-  Value* mask = vector_mask(guard);
   Value* x = to_memory(k_, dtype_, splat(k_, value, lanes_));
+  // All lanes or none: where a masked store takes a dozen cycles, or goes lane by lane.
+  const bool together = guard && !guard.varying && !scope_.mask() && !k_.traits.masks;
+  if (at.kind == Layout::contiguous && together) return store_where(guard.v, x, at.address);
+  Value* mask = vector_mask(guard);
   if (at.kind == Layout::contiguous) return store_vector(at.address, x, mask);
   if (at.kind == Layout::reversed)
     return store_vector(at.address, reverse(x), mask ? reverse(mask) : nullptr);

@@ -222,6 +222,7 @@ inline Program scattered(DType type, std::optional<Op> combine, const Expr& widt
   atlas::LoopBlock& loop = p.loop();
   loop.axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::parallel, width}, {atlas::AxisKind::row, sym(1)}};
   loop.parallel_rank = 2;
+  loop.lane_axis = 1;
   loop.stages.resize(1);
   loop.stages[0].kind = atlas::StageKind::serial_row;
   BodyBuilder b(loop.stages[0].body);

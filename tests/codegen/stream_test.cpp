@@ -78,6 +78,16 @@ TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
     EXPECT_EQ(count_of(cpu::dump_asm(unary(Op::neg, n, n, 0), cpu::generic_target(cpu::Isa::avx2)), "vmovntps") > 0, n == 5'000'000);
 }
 
+// Rows that find their places are written whole or not at all, and threads share no line.
+TEST(Scatter, Avx2WritesRowsBehindJumps) {
+  for (auto [batch, width, grain] : {std::tuple{1, 8, 16}, {1, 64, 32}, {3, 64, 96}, {1, 1000, 512}, {1, 100'000, 1024}}) {
+    const Program p = scattered(DType::f32, Op::add, Expr(width));
+    const cpu::Target target = cpu::generic_target(cpu::Isa::avx2);
+    EXPECT_EQ(cpu::launch_of(p, target).grain.eval(std::vector<int64_t>{batch, 500, 90, width}), grain);
+    EXPECT_EQ(count_of(cpu::dump_asm(p, target), "vmaskmov"), 0);
+  }
+}
+
 // A permutation takes twice as long with a table in memory.
 TEST(Lookup, Avx2PermutesTablesInRegisters) {
   for (Op op : {Op::gelu, Op::tanh}) {

@@ -176,15 +176,13 @@ TEST(Loop, GathersThroughClampedIndices) {
 TEST(Loop, DivisionErrorsAreOfLanesThatExist) {
   for (bool zero : {false, true}) {
     const atlas::Program p = elementwise(Op::div, DType::i32, 2, DType::i32, Expr(37));
-    Inputs inputs;
-    inputs.prepare = [&](int buffer, char* data, int64_t count) {
-      if (buffer != 1) return;
-      for (int64_t e = 0; e < count; ++e) {
-        int32_t d = zero && e == 36 ? 0 : static_cast<int32_t>(e) + 1;
-        std::memcpy(data + 4 * e, &d, 4);
-      }
-    };
-    expect_same(p, inputs);
+    expect_same(p, {.prepare = [&](int buffer, char* data, int64_t count) {
+                  if (buffer != 1) return;
+                  for (int64_t e = 0; e < count; ++e) {
+                    int32_t d = zero && e == 36 ? 0 : static_cast<int32_t>(e) + 1;
+                    std::memcpy(data + 4 * e, &d, 4);
+                  }
+                }});
   }
 }
 

@@ -60,15 +60,14 @@ TEST(Ops, EveryExactOpOnEveryType) {
               : row.arity == 2 ? test.b.op(op, args[0], args[1])
                                : test.b.op(op, args[0], args[1], args[2]);
       test.output(r);
-      Inputs inputs;
-      inputs.prepare = [&](int buffer, char* to, int64_t elements) {
-        auto k = static_cast<size_t>(buffer);
-        if (k >= values.size()) return;
-        int64_t stride = 1;
-        for (size_t j = 0; j < k; ++j) stride *= static_cast<int64_t>(values[j].size());
-        for (int64_t e = 0; e < elements; ++e) put(to, types[k], e, values[k][static_cast<size_t>(e / stride) % values[k].size()]);
-      };
-      expect_same(test.p, inputs);
+      expect_same(test.p, {.prepare = [&](int buffer, char* to, int64_t elements) {
+                    auto k = static_cast<size_t>(buffer);
+                    if (k >= values.size()) return;
+                    int64_t stride = 1;
+                    for (size_t j = 0; j < k; ++j) stride *= static_cast<int64_t>(values[j].size());
+                    for (int64_t e = 0; e < elements; ++e)
+                      put(to, types[k], e, values[k][static_cast<size_t>(e / stride) % values[k].size()]);
+                  }});
     }
   }
 }
@@ -85,11 +84,9 @@ TEST(Ops, MaximaAndMinimaWithConstants) {
         t.output(t.b.op(op, x, c));
         t.output(t.b.op(op, c, x));
       }
-    Inputs inputs;
-    inputs.prepare = [&](int buffer, char* to, int64_t elements) {
-      for (int64_t e = 0; buffer == 0 && e < elements; ++e) put(to, type, e, values[static_cast<size_t>(e) % values.size()]);
-    };
-    expect_same(t.p, inputs);
+    expect_same(t.p, {.prepare = [&](int buffer, char* to, int64_t elements) {
+                  for (int64_t e = 0; buffer == 0 && e < elements; ++e) put(to, type, e, values[static_cast<size_t>(e) % values.size()]);
+                }});
   }
 }
 
@@ -156,13 +153,11 @@ TEST(Ops, RoundingToHalfTypesOnRandomBits) {
   for (DType to : {DType::f16, DType::bf16}) {
     OpTest test(100000);
     test.output(test.b.cast(test.input(DType::f32), to));
-    Inputs inputs;
-    inputs.prepare = [](int buffer, char* data, int64_t n) {
-      std::mt19937 random(7);
-      if (buffer == 0)
-        for (int64_t e = 0; e < n; ++e) put(data, DType::f32, e, e % 2 ? random() : (random() & 0x0fffffff) | 0x30000000);
-    };
-    expect_same(test.p, inputs);
+    expect_same(test.p, {.prepare = [](int buffer, char* data, int64_t n) {
+                  std::mt19937 random(7);
+                  if (buffer == 0)
+                    for (int64_t e = 0; e < n; ++e) put(data, DType::f32, e, e % 2 ? random() : (random() & 0x0fffffff) | 0x30000000);
+                }});
   }
 }
 
@@ -172,17 +167,16 @@ TEST(Ops, FmodAndFmaOnRandomBits) {
     Val x = test.input(t), y = test.input(t), z = test.input(t);
     test.output(test.b.op(Op::rem, x, y));
     test.output(test.b.fma(x, y, z));
-    Inputs inputs;
-    inputs.prepare = [&](int buffer, char* data, int64_t n) {
-      std::mt19937_64 random(static_cast<uint64_t>(buffer));
-      if (buffer < 3)
-        for (int64_t e = 0; e < n; ++e) {
-          uint64_t bits = random();
-          if (e % 3 == 0) bits = ir::bits_of(t, std::ldexp(std::normal_distribution<double>()(random), static_cast<int>(bits % 40)));
-          put(data, t, e, bits);
-        }
-    };
-    expect_same(test.p, inputs);
+    expect_same(test.p, {.prepare = [&](int buffer, char* data, int64_t n) {
+                  std::mt19937_64 random(static_cast<uint64_t>(buffer));
+                  if (buffer < 3)
+                    for (int64_t e = 0; e < n; ++e) {
+                      uint64_t bits = random();
+                      if (e % 3 == 0)
+                        bits = ir::bits_of(t, std::ldexp(std::normal_distribution<double>()(random), static_cast<int>(bits % 40)));
+                      put(data, t, e, bits);
+                    }
+                }});
   }
 }
 

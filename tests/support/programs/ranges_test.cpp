@@ -70,12 +70,10 @@ TEST(Ranges, ErrorsOfValuesThatNothingUses) {
   Val x = b.load(1, DType::f32, Expr::value(static_cast<int>(k.id), Expr(10)));
   b.store(2, t.i[0], b.select(b.lt(b.index(t.i[0]), b.integer(DType::i64, 100)), x, b.number(DType::f32, 1)));
   for (int64_t bad : {-1, 50, 250}) {
-    Inputs inputs;
-    inputs.prepare = [&](int buffer, char* memory, int64_t count) {
-      if (buffer == 0)
-        for (int64_t i = 0; i < count; ++i) reinterpret_cast<int64_t*>(memory)[i] = i == bad ? 77 : i % 10;
-    };
-    expect_same(t.p, inputs);
+    expect_same(t.p, {.prepare = [&](int buffer, char* memory, int64_t count) {
+                  if (buffer == 0)
+                    for (int64_t i = 0; i < count; ++i) reinterpret_cast<int64_t*>(memory)[i] = i == bad ? 77 : i % 10;
+                }});
   }
 }
 

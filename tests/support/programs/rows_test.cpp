@@ -57,11 +57,7 @@ atlas::Program make(const Softmax& c) {
 
 void check(const Softmax& c, int specials = 1) {
   SCOPED_TRACE(c.columns);
-  Inputs inputs;
-  inputs.specials = specials;
-  inputs.chunks = {0, 7};
-  if (c.symbolic) inputs.symbols = c.points;
-  expect_same(make(c), inputs);
+  expect_same(make(c), {.symbols = c.symbolic ? c.points : std::vector<int64_t>{}, .specials = specials, .chunks = {0, 7}});
 }
 
 bool carried(const atlas::Program& p) { return cpu::plan_loop(p, cpu::generic_target(cpu::Isa::avx512)).carried; }
@@ -238,11 +234,9 @@ TEST(Rows, RowsThatAReductionFindsAreNotFetched) {
   Val largest = two.clamp_index(two.accumulator(0, DType::i64), rows);
   Expr row = Expr::value(static_cast<int>(largest.id), rows);
   two.store(2, (i[0] * count + i[1]) * 64 + i[2], two.load(1, DType::f32, row * 64 + i[2]));
-  Inputs inputs;
-  inputs.prepare = [&](int buffer, char* data, int64_t n) {
-    for (int64_t k = 0; buffer == 0 && k < n; ++k) reinterpret_cast<int64_t*>(data)[k] = (k * 37) % 4096;
-  };
-  expect_same(p, inputs);
+  expect_same(p, {.prepare = [&](int buffer, char* data, int64_t n) {
+                for (int64_t k = 0; buffer == 0 && k < n; ++k) reinterpret_cast<int64_t*>(data)[k] = (k * 37) % 4096;
+              }});
 }
 
 TEST(Rows, ScratchMovesIntoTheOutput) {

@@ -28,6 +28,7 @@ TEST_P(Scatters, HaveTheOrderOfTheirElements) {
       SCOPED_TRACE(testing::Message() << s.batch << " " << s.elements << " " << s.width << " " << known);
       Inputs inputs;
       inputs.symbols = {s.batch, s.elements, s.places, s.width};
+      inputs.chunks = {0, 16};
       inputs.seed = static_cast<uint64_t>(s.elements + s.width);
       inputs.prepare = [&](int buffer, char* data, int64_t count) {
         if (buffer != 0) return;

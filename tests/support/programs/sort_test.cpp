@@ -16,12 +16,8 @@ TEST_P(Sort, RowsOfEveryLength) {
       for (int specials : {1, 16}) {
         if (n > 1000 && descending == (specials == 1)) continue;
         SCOPED_TRACE(n);
-        Inputs inputs;
-        inputs.symbols = {n > 1000 ? 1 : 3, n, count};
-        inputs.seed = static_cast<uint64_t>(n + count);
-        inputs.specials = specials;
-        inputs.chunks = {0, 1};
-        expect_same(p, inputs);
+        const std::vector<int64_t> symbols = {n > 1000 ? 1 : 3, n, count};
+        expect_same(p, {.symbols = symbols, .seed = static_cast<uint64_t>(n + count), .specials = specials, .chunks = {0, 1}});
       }
   }
 }

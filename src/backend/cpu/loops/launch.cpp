@@ -1,4 +1,4 @@
-// backend/cpu/loops/launch.cpp: the units of a loop block, and what one takes.
+// backend/cpu/loops/launch.cpp: the units that a loop block is cut into, and what one takes.
 #include <algorithm>
 
 #include "backend/cpu/loops/columns_plan.h"
@@ -44,6 +44,26 @@ int64_t body_cost(const atlas::Body& body, int lanes) {
     }
   }
   return ps;
+}
+
+// Whether rows write into rows of memory that they find by number.
+bool scatters(const atlas::LoopBlock& b) {
+  auto found = [](const Instr& i) {
+    return i.code == Code::store &&
+           i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
+  };
+  return std::ranges::any_of(b.stages, [&](const Stage& s) {
+    return s.kind == StageKind::serial_row && std::ranges::any_of(s.body.instrs, found);
+  });
+}
+
+// Every chunk of the lanes walks all rows: it is as wide as the threads allow, but no wider than a
+// page, and of whole lines, which then belong to one thread.
+Expr scatter_grain(const Expr& total, const atlas::Program& program, const Target& target) {
+  constexpr int64_t page = 4096, line = 64;
+  const int64_t elements = line / lane_bytes(program);
+  const Expr each = ceil_div(total, Expr(target.threads * elements));
+  return max(Expr(1), min(each, Expr(page / line))) * Expr(elements);
 }
 
 }  // namespace
@@ -105,9 +125,10 @@ Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Targ
     // Lanes that walk long rows are work enough for a thread.
     constexpr int64_t long_rows = 4'000'000;
     bool apart = rows.is_const() && rows.constant_value() * row * plan.lanes >= long_rows;
-    launch.grain = Expr(plan.columns > 0 ? columns_grain(b, plan, target)
-                        : apart          ? plan.lanes
-                                         : std::max(64, plan.lanes));
+    launch.grain = scatters(b) ? scatter_grain(launch.total, program, target)
+                               : Expr(plan.columns > 0 ? columns_grain(b, plan, target)
+                                      : apart          ? plan.lanes
+                                                       : std::max(64, plan.lanes));
     launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row);
     if (row == 0) launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes));
   } else {
