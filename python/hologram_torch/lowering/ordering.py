@@ -4,11 +4,12 @@ import math
 from ..graph import dtypes
 from ..graph.builder import numel
 from . import Unsupported, lower
-from .pointwise import compute
+from .pointwise import LARGEST, compute
 from .views import axis_of
 
 LONGEST_ROW = 512  # where every pair of elements is compared
 LONGEST_LINE = 1 << 24  # that a search halves
+SUMMED_BLOCK = 8  # elements that logcumsumexp adds up for each of them
 
 
 def _last(c, x, dim):
@@ -265,24 +266,49 @@ lower("cummax.default")(_running("cummax"))
 lower("cummin.default")(_running("cummin"))
 
 
+def _scaled_sums(c, x, top, weights=None):
+    """Of each prefix of the last axis the sum of e^(x - top), where no x of it is above its top; with weights, of their products
+    with it, and without the prefix's last element. Each block has its own, and what the sums of blocks make of those before it."""
+    *lead, n = x.shape
+    rank = len(x.shape)
+    size = n if n <= 2 * SUMMED_BLOCK else SUMMED_BLOCK
+    blocks = -(-n // size)
+
+    def cut(v):
+        return c.reshape(c.pad(v, [0] * rank, [*lead, blocks * size], 0), [*lead, blocks, size])
+
+    def parts(top):
+        wide = [*lead, blocks, top.shape[-1], size]
+        powers = c.ew("exp", c.sub(c.broadcast(c.unsqueeze(x, rank), wide), c.broadcast(c.unsqueeze(top, rank + 1), wide)))
+        return powers if plain else c.mul(powers, c.broadcast(c.unsqueeze(weights, rank), wide))
+
+    plain = weights is None
+    x, top, weights = cut(x), cut(top), None if plain else cut(weights)
+    each = parts(top)
+    seen = c.ew("le" if plain else "lt", *(c.iota("i64", each.shape, axis) for axis in (rank + 1, rank)))
+    sums = c.reduce("sum", c.where(seen, each, c.number(x.dtype, 0)), [rank + 1])
+    if blocks > 1:
+        first, last = c.slice_axis(top, rank, 0, 1), c.slice_axis(top if plain else x, rank, size - 1, 1)
+        totals = c.slice_axis(sums, rank, size - 1, 1) if plain else c.reduce("sum", parts(last), [rank + 1])
+        before = _scaled_sums(c, *(c.reshape(v, [*lead, blocks]) for v in (last, first, totals)))
+        scale = c.ew("exp", c.sub(c.broadcast(first, x.shape), top))
+        sums = c.add(sums, c.mul(c.broadcast(c.unsqueeze(before, rank), x.shape), scale))
+    return c.slice_axis(c.reshape(sums, [*lead, blocks * size]), rank - 1, 0, n)
+
+
 @lower("logcumsumexp.default")
 def logcumsumexp(c, x, dim):
     """Each prefix apart from its own largest element, so that none of them overflows or vanishes."""
     if not x.shape:
         return x
     moved, back = _last(c, x, dim)
-    n = moved.shape[-1]
-    if type(n) is not int or n > 128:
-        raise Unsupported("logcumsumexp of long rows")
+    if type(moved.shape[-1]) is not int:
+        raise Unsupported("logcumsumexp of rows of unknown length")
 
     def form(x):
-        rank = len(x.shape)
-        top = c.make("cummax", [x], ints=[rank - 1])
-        top = c.where(c.eq(c.ew("abs", top), math.inf), c.number(x.dtype, 0), top)
-        wide = [*x.shape, n]
-        apart = c.sub(c.broadcast(c.unsqueeze(x, rank - 1), wide), c.broadcast(c.unsqueeze(top, rank), wide))
-        seen = c.le(c.iota("i64", wide, rank), c.iota("i64", wide, rank - 1))
-        parts = c.where(seen, c.ew("exp", apart), c.number(x.dtype, 0))
-        return c.permute(c.add(c.ew("log", c.reduce("sum", parts, [rank])), top), back)
+        top = c.make("cummax", [x], ints=[len(x.shape) - 1])
+        most = c.number(x.dtype, LARGEST[x.dtype])
+        top = c.ew("max", c.ew("min", top, most), c.ew("neg", most))
+        return c.permute(c.add(c.ew("log", _scaled_sums(c, x, top)), top), back)
 
     return compute(c, form, moved)

@@ -6,6 +6,8 @@ from hologram._op_table import UNARY_FUNCTIONS
 from ..graph import dtypes
 from . import Unsupported, lower
 
+LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308}
+
 
 def compute(c, function, *xs):
     """Evaluates a composition with one rounding: halves widen to f32 before and narrow to the result's dtype after."""
@@ -145,8 +147,7 @@ def signbit(c, x):
 def nan_to_num(c, x, nan=None, posinf=None, neginf=None):
     if x.dtype not in dtypes.FLOATS:
         return x
-    limit = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308}
-    top = limit[x.dtype]
+    top = LARGEST[x.dtype]
     out = c.where(c.ne(x, x), 0.0 if nan is None else nan, x)
     out = c.where(c.eq(x, -math.inf), -top if neginf is None else neginf, out)
     return c.where(c.eq(x, math.inf), top if posinf is None else posinf, out)
