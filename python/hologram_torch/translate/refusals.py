@@ -5,6 +5,7 @@ kernels alone and changes from version to version; so the operator is asked, on 
 each combination of types. What it refuses stays whole and with PyTorch, whose error it then is."""
 
 import contextlib
+import functools
 import threading
 
 import torch
@@ -22,6 +23,9 @@ _LACK_HALVES = frozenset((  # of PyTorch 2.10 or later; every other one takes th
     *(f"special_{kind}{order}" for order in (0, 1) for kind in ("bessel_j", "bessel_y", "modified_bessel_i", "modified_bessel_k",
                                                                 "scaled_modified_bessel_k")),
 ))  # fmt: skip
+_INDICES = frozenset(("index", "indices", "repeats"))  # parameters that take no floats
+# Types that an operator usually takes, for its integers and its truth values: as indices and masks, as data, as both.
+_TAKEN = (torch.int64, torch.bool), (torch.float32, torch.float32), (torch.int64, torch.float32)
 _EXACT = 1 << 16  # elements of operands that are made as they are
 _SHORT = 8  # axes of larger operands are cut to so many
 
@@ -46,7 +50,7 @@ def of(target, args, kwargs, out=None) -> str | None:
     """Why eager refuses the operator with these (fake) tensors, or None. out: what tracing says of its results."""
     if getattr(_inside, "now", False) or not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return None
-    seen = _Seen((args, kwargs, out), _USUAL if target.overloadpacket.__name__ in _LACK_HALVES else _USUAL | _HALVES)
+    seen = _Seen((args, kwargs, out), _usual(target))
     if not seen.unusual or target._schema.is_mutable:
         return None
     key = (target, seen.signature(args), seen.signature(kwargs))
@@ -55,6 +59,14 @@ def of(target, args, kwargs, out=None) -> str | None:
     if key not in _answers:
         _answers[key] = _ask(target, args, kwargs, seen.elements > _EXACT)
     return _answers[key]
+
+
+@functools.cache
+def _usual(target):
+    """Types that need no question."""
+    if any(a.name in _INDICES for a in target._schema.arguments):
+        return frozenset()
+    return _USUAL if target.overloadpacket.__name__ in _LACK_HALVES else _USUAL | _HALVES
 
 
 def _example(n) -> int:
@@ -103,16 +115,22 @@ class _Seen:
 
 
 def _ask(target, args, kwargs, cut) -> str | None:
-    made = _Made(cut)
+    error = _raised(target, args, kwargs, _Made(cut))
+    if error is None or any(words in str(error) for words in _OF_VALUES):
+        return None
+    # Numbers that go with the sizes that were cut may be wrong ones: they are so with other types too.
+    if cut and not isinstance(error, NotImplementedError) and all(_raised(target, args, kwargs, _Made(cut, taken)) for taken in _TAKEN):
+        return None
+    counters.log.debug("eager refuses %s: %s", target, error)
+    return f"eager refuses it: {str(error).splitlines()[0]}" if str(error) else "eager refuses it"
+
+
+def _raised(target, args, kwargs, made):
     try:
         with _disable_current_modes(), torch.no_grad(), _same_numbers(target):
             target(*made(args), **made(kwargs))
     except Exception as error:
-        # Numbers that go with the sizes that were cut may be wrong ones.
-        about_values = any(words in str(error) for words in _OF_VALUES)
-        if not about_values and (not cut or isinstance(error, NotImplementedError)):
-            counters.log.debug("eager refuses %s: %s", target, error)
-            return f"eager refuses it: {str(error).splitlines()[0]}" if str(error) else "eager refuses it"
+        return error
     return None
 
 
@@ -128,10 +146,16 @@ def _same_numbers(target):
 
 
 class _Made:
-    """Real arguments like the traced ones; `cut`: with short axes."""
+    """Real arguments like the traced ones; `cut`: with short axes; `taken`: of types that most operators take."""
 
-    def __init__(self, cut):
-        self.cut = cut
+    def __init__(self, cut, taken=None):
+        self.cut, self.taken = cut, taken
+
+    def dtype(self, given):
+        if self.taken is None:
+            return given
+        integers, truths = self.taken
+        return torch.float32 if given.is_floating_point or given.is_complex else truths if given == torch.bool else integers
 
     def size(self, n):
         n = _example(n)
@@ -139,7 +163,7 @@ class _Made:
 
     def __call__(self, x):
         if isinstance(x, torch.Tensor):
-            return torch.zeros([self.size(n) for n in x.shape], dtype=x.dtype)
+            return torch.zeros([self.size(n) for n in x.shape], dtype=self.dtype(x.dtype))
         if isinstance(x, (list, tuple)):
             return [self(y) for y in x]
         if isinstance(x, dict):
