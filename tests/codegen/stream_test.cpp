@@ -1,5 +1,6 @@
 // tests/codegen/stream_test.cpp: large buffers: stores past the caches, fetches ahead, directions.
 #include "atlas/programs.h"
+#include "backend/cpu/loops/plan.h"
 #include "codegen/differential.h"
 #include "support/count.h"
 
@@ -48,7 +49,7 @@ TEST(Stream, EveryOtherPassGoesBackwards) {
       ASSERT_EQ(kernel.run({x.data(), x.data() + shift}, {points, extent}), 0);
       // -1 everywhere, or 1 again in the second and fourth piece
       const bool backward = x.back() == -1.0F;
-      EXPECT_EQ(x[static_cast<size_t>(2 * shift)], backward ? -1.0F : 1.0F);
+      EXPECT_EQ(x[size_t{2 * shift}], backward ? -1.0F : 1.0F);
       EXPECT_FALSE(backward && extent == points);
       backwards += backward;
     }
@@ -59,9 +60,8 @@ TEST(Stream, EveryOtherPassGoesBackwards) {
 }
 
 TEST(Stream, LongArithmeticStreamsInItsOwnLoop) {
-  auto assembly = [](const Expr& n, int symbols) {
-    return cpu::dump_asm(unary(Op::gelu, n, n, symbols), cpu::generic_target(cpu::Isa::avx512));
-  };
+  const cpu::Target widest = cpu::generic_target(cpu::Isa::avx512);
+  auto assembly = [&](const Expr& n, int symbols) { return cpu::dump_asm(unary(Op::gelu, n, n, symbols), widest); };
   std::string small = assembly(Expr(100000), 0), large = assembly(Expr(10000000), 0), any = assembly(Expr::symbol(0), 1);
   EXPECT_EQ(count_of(small, "vmovntps") + count_of(small, "prefetch"), 0);
   for (const std::string* text : {&large, &any}) {
@@ -86,6 +86,13 @@ TEST(Scatter, Avx2WritesRowsBehindJumps) {
     EXPECT_EQ(cpu::launch_of(p, target).grain.eval(std::vector<int64_t>{batch, 500, 90, width}), grain);
     EXPECT_EQ(count_of(cpu::dump_asm(p, target), "vmaskmov"), 0);
   }
+}
+
+TEST(Columns, Avx2KeepsPartialsOfShortOnes) {
+  Program p = row_reduction(Op::reduce_sum, DType::f32);
+  p.loop().axes = {{atlas::AxisKind::parallel, Expr(256)}, {atlas::AxisKind::row, Expr(32)}};
+  p.loop().lane_axis = 0;
+  EXPECT_GT(cpu::plan_loop(p, cpu::generic_target(cpu::Isa::avx2)).columns, 0);
 }
 
 // A permutation takes twice as long with a table in memory.

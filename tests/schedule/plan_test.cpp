@@ -419,6 +419,13 @@ TEST_F(PlanTest, AScatterAlongRowsTakesRowsInParallel) {
   EXPECT_EQ(loop.lane_axis, -1);
 }
 
+// Places along memory are computed once for many lines, not lane by lane in each.
+TEST_F(PlanTest, PlacesThatLinesShareAreAKernel) {
+  Value at = input({1024}, DType::i64), square = g.binary(Op::mul, at, at);
+  output(g.make(Op::take, {input({256, 1024}), g.binary(Op::div, square, square)}, {.ints = {1, 0}}));
+  EXPECT_EQ(runs(plan()), 2);
+}
+
 // Both edges of an axis and what is between them are one use of what they are cut from.
 TEST_F(PlanTest, ReflectedPaddingIsOneKernel) {
   Value x = input({8, 64, 64});

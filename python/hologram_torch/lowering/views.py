@@ -3,6 +3,9 @@ from ..graph.symbols import hint
 from . import Unsupported, lower
 
 
+MOST_STEPS = 8  # of a window, as parts of a concatenation
+
+
 def axis_of(axis, rank):
     return axis + rank if axis < 0 else axis
 
@@ -156,6 +159,19 @@ def diagonal(c, x, offset=0, dim1=0, dim2=1):
     return c.slice(flat, [0] * (len(lead) + 1), [*lead, n], [1] * len(lead) + [n + 1])
 
 
+def _windows(c, x, dim, windows, size, step):
+    """Windows of an axis, as many elements of each as a step has at a time: these lie as the axis does."""
+
+    def part(first):
+        lead, rest = x.shape[:dim], x.shape[dim + 1 :]
+        return c.reshape(c.slice_axis(x, dim, first, windows * step), [*lead, windows, step, *rest])
+
+    parts = [part(first) for first in range(0, size - step + 1, step)]
+    if left := size % step:
+        parts.append(c.slice_axis(part(size - step), dim + 1, step - left, left))
+    return c.concat(parts, dim + 1)
+
+
 @lower("unfold.default", "unfold_copy.default")
 def unfold(c, x, dimension, size, step):
     shape = x.shape
@@ -163,8 +179,11 @@ def unfold(c, x, dimension, size, step):
         return c.reshape(x, c.out_shape)
     dim = axis_of(dimension, len(shape))
     windows = c.out_shape[dim]
-    start = c.mul(c.iota("i64", [windows, size], 0), step)
-    x = c.take(x, c.add(start, c.iota("i64", [windows, size], 1)), dim)
+    if all(type(n) is int for n in (windows, size, step)) and step <= size <= MOST_STEPS * step:
+        x = _windows(c, x, dim, windows, size, step)
+    else:
+        start = c.mul(c.iota("i64", [windows, size], 0), step)
+        x = c.take(x, c.add(start, c.iota("i64", [windows, size], 1)), dim)
     rank = len(shape) + 1
     axes = [i for i in range(rank) if i != dim + 1] + [dim + 1]
     return c.permute(x, axes)

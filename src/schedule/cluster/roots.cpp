@@ -104,7 +104,7 @@ class Roots {
       for (auto concern :
            {&Roots::behind_fence, &Roots::heavy, &Roots::measure, &Roots::operands_of_product,
             &Roots::operands_of_attention, &Roots::operands_of_host_call,
-            &Roots::operands_of_scatter, &Roots::dear})
+            &Roots::operands_of_scatter, &Roots::places_of_take, &Roots::dear})
         (this->*concern)(v);
     std::vector<int> cost;
     for (const Inline& i : inline_) cost.push_back(i.cost);
@@ -127,6 +127,7 @@ class Roots {
   void operands_of_attention(Value v);
   void operands_of_host_call(Value v);
   void operands_of_scatter(Value v);
+  void places_of_take(Value v);
   void dear(Value v);
 
   bool sums_planes(Value joined) const;
@@ -377,6 +378,17 @@ void Roots::operands_of_scatter(Value v) {
   if (Value i = v->input(1);
       inline_[i->id].cost > 8 && numel(i->shape) == numel(v->input(2)->shape))
     make_root(below_views(i));
+}
+
+// Places along memory that many lines are read at (a resized image's): 64-bit arithmetic of every
+// lane.
+void Roots::places_of_take(Value v) {
+  constexpr int64_t least_saved = 1 << 18;  // vector instructions, by the lane
+  if (!v->is(Op::take) || v->attrs.ints[0] != last_axis(v->input(0))) return;
+  const Expr places = numel(v->input(1)->shape), elements = numel(v->shape);
+  if (!places.is_const() || !elements.is_const()) return;
+  const int64_t saved = elements.constant_value() - 4 * places.constant_value();
+  if (saved * inline_[v->input(1)->id].cost >= least_saved) make_root(below_views(v->input(1)));
 }
 
 // What costs more to compute again than to keep.

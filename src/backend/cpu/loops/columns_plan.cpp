@@ -14,17 +14,22 @@ using atlas::Stage;
 using atlas::StageKind;
 
 // From so many columns on a unit takes much of a line of memory; rows of fewer are read one after
-// the other, as they lie, and the partials are in the nearest cache.
-constexpr int64_t wide_columns = 1024, least_rows = 128;
+// the other, as they lie, and the partials are in the nearest cache. AVX2's 64 partials of a vector
+// are loaded and stored as often as rows are read.
+struct Least {
+  int64_t columns, rows;
+};
+Least least_of(const Target& target) {
+  return target.isa == Isa::avx2 ? Least{256, 32} : Least{1024, 128};
+}
 
 const Expr& columns_of(const atlas::LoopBlock& block) {
   return block.axes[static_cast<size_t>(block.parallel_rank) - 1].extent;
 }
 
 bool has_scratch(const atlas::Program& program) {
-  return std::ranges::any_of(program.buffers, [](const atlas::Buffer& b) {
-    return b.access == atlas::Access::scratch;
-  });
+  return std::ranges::any_of(
+      program.buffers, [](const atlas::Buffer& b) { return b.access == atlas::Access::scratch; });
 }
 
 size_t reductions_of(const atlas::LoopBlock& block) {
@@ -35,13 +40,14 @@ size_t reductions_of(const atlas::LoopBlock& block) {
 
 }  // namespace
 
-bool goes_down_columns(const atlas::LoopBlock& block, LaneMode mode) {
+bool goes_down_columns(const atlas::LoopBlock& block, LaneMode mode, const Target& target) {
   if (mode != LaneMode::parallel || reductions_of(block) == 0 ||
       static_cast<int>(block.axes.size()) != block.parallel_rank + 1)
     return false;
+  const Least least = least_of(target);
   const Expr &rows = block.axes.back().extent, &columns = columns_of(block);
-  if (rows.has_axes() || (rows.is_const() && rows.constant_value() < least_rows)) return false;
-  if (!columns.is_const() || columns.constant_value() < wide_columns) return false;
+  if (rows.has_axes() || (rows.is_const() && rows.constant_value() < least.rows)) return false;
+  if (!columns.is_const() || columns.constant_value() < least.columns) return false;
   return std::ranges::all_of(block.stages, [](const Stage& s) {
     return (s.kind == StageKind::point || s.kind == StageKind::row) && s.running.empty() &&
            std::ranges::all_of(s.reductions, [](const atlas::Reduction& r) {
@@ -53,7 +59,7 @@ bool goes_down_columns(const atlas::LoopBlock& block, LaneMode mode) {
 int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& target) {
   const atlas::LoopBlock& b = p.nest();
   if (plan.mode != LaneMode::parallel || reductions_of(b) == 0) return 1;
-  const bool down = goes_down_columns(b, plan.mode);
+  const bool down = goes_down_columns(b, plan.mode, target);
   int64_t bytes = 0, sums = 0, work = 0;
   for (const Stage& s : b.stages) {
     work += arithmetic_count(s.body);
@@ -87,16 +93,16 @@ int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& 
 int block_levels(const Expr& rows) {
   constexpr int most = 40;  // more blocks than memory holds
   if (!rows.is_const()) return most;
-  const auto blocks = static_cast<uint64_t>(
-      (rows.constant_value() + atlas::sum_block - 1) / atlas::sum_block);
+  const auto blocks =
+      static_cast<uint64_t>((rows.constant_value() + atlas::sum_block - 1) / atlas::sum_block);
   return blocks > 1 ? std::bit_width(blocks) : 0;
 }
 
-int block_columns(const atlas::Program& program, const LoopPlan& plan) {
-  constexpr int64_t run = 4096;            // bytes of a row
+int block_columns(const atlas::Program& program, const LoopPlan& plan, const Target& target) {
+  constexpr int64_t run = 4096;             // bytes of a row
   constexpr int64_t most_state = 96 << 10;  // bytes that wait in trees, on the stack
   const atlas::LoopBlock& b = program.nest();
-  if (!goes_down_columns(b, plan.mode)) return 0;
+  if (!goes_down_columns(b, plan.mode, target)) return 0;
   if (has_scratch(program)) return 1;  // it holds one vector of columns
   int64_t narrowest = 8, state = 0;
   for (const Stage& s : b.stages) {

@@ -283,7 +283,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
   plan.vectors = shares_factors(program, plan, target) ? shared_vectors(target)
                                                        : column_vectors(program, plan, target);
   plan.lanes *= plan.vectors;
-  plan.columns = block_columns(program, plan);
+  plan.columns = block_columns(program, plan, target);
   plan.unroll = work <= 8 ? 4 : work <= 24 ? 2 : 1;
   bool points = std::all_of(b.stages.begin(), b.stages.end(),
                             [](const Stage& s) { return s.kind == StageKind::point; });
