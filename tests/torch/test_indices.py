@@ -9,8 +9,7 @@ from harness import check, compile_fresh
 X = torch.arange(12.0).reshape(4, 3)
 ROW = torch.ones(1, 3)
 
-# The operators that take an index along axis 0 of X.
-OPERATORS = {
+OPERATORS = {  # that take an index along axis 0 of X
     "index": lambda x, i: x[i],
     "index_put": lambda x, i: x.clone().index_put((i,), ROW),
     "index_put_pair": lambda x, i: x.clone().index_put((i, i), ROW[0, :1]),
@@ -23,6 +22,7 @@ OPERATORS = {
     "index_copy_of_int32": lambda x, i: x.repeat(1 << 15, 1).index_copy(0, i.int(), ROW),  # what eager refuses, of any size
     "index_add": lambda x, i: x.index_add(0, i, ROW),
     "index_reduce": lambda x, i: x.index_reduce(0, i, ROW, "amax"),
+    "index_reduce_of_other_sizes": lambda x, i: x.index_reduce(0, i, x[:3, :1], "amax"),
     "gather": lambda x, i: x.gather(0, i[:, None].expand(1, 3)),
     "gather_row": lambda x, i: x[:, 0].gather(0, i),
     "scatter": lambda x, i: x.scatter(0, i[:, None].expand(1, 3), ROW),

@@ -204,7 +204,9 @@ def index_reduce(c, x, dim, index, source, reduce, *, include_self=True):
     dim = axis_of(dim, len(x.shape))
     shape = list(x.shape)
     shape[dim] = index.shape[0]
-    source = c.reshape(source, shape)
+    source = c.reshape(source, [1]) if not source.shape else source
+    if list(source.shape) != shape:  # which tracing lets pass
+        raise Unsupported("a source of other sizes")
 
     def merged(x, value, mode):
         return c.scatter(x, from_zero(c, index), value, dim, mode)
