@@ -70,10 +70,7 @@ TEST(Loop, IndexArithmeticInLanes) {
     }
     p.buffers.push_back({DType::i64, Access::write, n * Expr(3)});
     b.store(buffer, n * Expr(3) - Expr(1) - at, b.index(floor_div(j * Expr(5), Expr(3)) - mod(j, d) - Expr(40)));
-    Inputs inputs;
-    if (symbolic) inputs.symbols = {210, 7};
-    inputs.chunks = {0, 50};
-    expect_same(p, inputs);
+    expect_same(p, {.symbols = symbolic ? std::vector<int64_t>{210, 7} : std::vector<int64_t>{}, .chunks = {0, 50}});
   }
 }
 

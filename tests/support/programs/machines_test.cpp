@@ -23,9 +23,8 @@ ProgramFor program_of(const Case& c) {
 
 void check(const products::Case& c) {
   SCOPED_TRACE(testing::Message() << c);
-  Inputs inputs;
-  if (c.symbolic) inputs.symbols = {c.m, c.n / c.parts, c.k};
-  expect_same_on_each(program_of(c), inputs);
+  const std::vector<int64_t> sizes = {c.m, c.n / c.parts, c.k};
+  expect_same_on_each(program_of(c), {.symbols = c.symbolic ? sizes : std::vector<int64_t>{}});
 }
 
 TEST(Machines, Products) {
@@ -116,11 +115,7 @@ TEST(Machines, Attention) {
         if (symbolic && t == DType::bf16) continue;
         attentions::Case c{1, 4, 2, 19, 37, 16, 24, score == Score::plain, score, t, symbolic};
         SCOPED_TRACE(testing::Message() << c);
-        Inputs inputs;
-        if (symbolic) inputs.symbols = {c.queries, c.keys};
-        inputs.specials = 0;
-        inputs.tolerance = t == DType::f32 ? 1e-5 : 2e-2;
-        expect_same(make_program(c), inputs);
+        expect_same(make_program(c), {.symbols = c.symbols(), .specials = 0, .tolerance = t == DType::f32 ? 1e-5 : 2e-2});
       }
 }
 

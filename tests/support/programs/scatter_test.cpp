@@ -26,16 +26,14 @@ TEST_P(Scatters, HaveTheOrderOfTheirElements) {
                          Sizes{1, 300, 1000, 1, 1000}, Sizes{1, 40, 50, 290, 7}, Sizes{2, 130, 40, 3, 0}})
     for (const bool known : {false, true}) {
       SCOPED_TRACE(testing::Message() << s.batch << " " << s.elements << " " << s.width << " " << known);
-      Inputs inputs;
-      inputs.symbols = {s.batch, s.elements, s.places, s.width};
-      inputs.chunks = {0, 16};
-      inputs.seed = static_cast<uint64_t>(s.elements + s.width);
-      inputs.prepare = [&](int buffer, char* data, int64_t count) {
-        if (buffer != 0) return;
+      auto name_places = [&](int buffer, char* data, int64_t count) {
         auto* at = reinterpret_cast<int64_t*>(data);
-        for (int64_t n = 0; n < count; ++n) at[n] = s.named > 0 ? (at[n] & 0xffff) % s.named : (at[n] & 0xffff) % (s.places + 1);
+        for (int64_t n = 0; buffer == 0 && n < count; ++n) at[n] = (at[n] & 0xffff) % (s.named > 0 ? s.named : s.places + 1);
       };
-      expect_same(scattered(type, combine, known ? Expr(s.width) : sym(3)), inputs);
+      expect_same(scattered(type, combine, known ? Expr(s.width) : sym(3)), {.symbols = {s.batch, s.elements, s.places, s.width},
+                                                                             .seed = static_cast<uint64_t>(s.elements + s.width),
+                                                                             .chunks = {0, 16},
+                                                                             .prepare = name_places});
     }
 }
 
