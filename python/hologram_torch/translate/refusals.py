@@ -23,7 +23,7 @@ _LACK_HALVES = frozenset((  # of PyTorch 2.10 or later; every other one takes th
     *(f"special_{kind}{order}" for order in (0, 1) for kind in ("bessel_j", "bessel_y", "modified_bessel_i", "modified_bessel_k",
                                                                 "scaled_modified_bessel_k")),
 ))  # fmt: skip
-_INDICES = frozenset(("index", "indices", "repeats"))  # parameters that take no floats
+_INDICES = frozenset(("index", "indices", "repeats"))  # tensors that take no floats
 # Types that an operator usually takes, for its integers and its truth values: as indices and masks, as data, as both.
 _TAKEN = (torch.int64, torch.bool), (torch.float32, torch.float32), (torch.int64, torch.float32)
 _EXACT = 1 << 16  # elements of operands that are made as they are
@@ -64,7 +64,7 @@ def of(target, args, kwargs, out=None) -> str | None:
 @functools.cache
 def _usual(target):
     """Types that need no question."""
-    if any(a.name in _INDICES for a in target._schema.arguments):
+    if any(a.name in _INDICES and "Tensor" in str(a.type) for a in target._schema.arguments):
         return frozenset()
     return _USUAL if target.overloadpacket.__name__ in _LACK_HALVES else _USUAL | _HALVES
 
