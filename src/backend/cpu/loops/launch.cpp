@@ -58,7 +58,7 @@ bool scatters(const atlas::LoopBlock& b) {
 }
 
 // Every chunk of the lanes walks all rows: it is as wide as the threads allow, but no wider than a
-// page, and of whole lines, which then belong to one thread.
+// page, and of as many elements as whole lines have: rows of lines are shared by no threads.
 Expr scatter_grain(const Expr& total, const atlas::Program& program, const Target& target) {
   constexpr int64_t page = 4096, line = 64;
   const int64_t elements = line / lane_bytes(program);
