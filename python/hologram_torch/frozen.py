@@ -159,6 +159,7 @@ class _Variant:
         if not hasattr(self.native, "release"):  # the graph was left to PyTorch
             return []
         times = collections.Counter(id(x) for x in self.arguments)
+        times.update(id(inner) for *_, inner in _inner(model))  # what these wrap stays with them
         positions = self.native.release([i for i in self.static if times[id(self.arguments[i])] == 1])
         tensors = [self.arguments[i] for i in positions]
         for i in positions:
@@ -177,9 +178,16 @@ class _Variant:
         return results[0] if self.single else torch.utils._pytree.tree_unflatten(results, self.spec)
 
 
+def _inner(model):
+    """What tensors of the model that wrap others hold: the tensor, the name there, the one that is wrapped."""
+    tables = (table for m in model.modules() for table in (m._parameters, m._buffers))
+    for x in (x for table in tables for x in table.values() if x is not None and not parameters.plain(x)):
+        yield from exported.wrapped(x)
+
+
 def _state(model):
     """Entries of the modules' dictionaries that must stay the same objects, and the dictionaries' sizes."""
-    entries, sizes = [], []
+    entries, sizes = [(vars(x), name, inner) for x, name, inner in _inner(model) if name in vars(x)], []
     for module in model.modules():
         attributes = module.__dict__
         for name, value in attributes.items():

@@ -7,6 +7,8 @@ import torch.ao.quantization.fx._decomposed  # noqa: F401: defines the operators
 from harness import compile_fresh, module
 
 hologram_torch = pytest.importorskip("hologram_torch")
+import hologram  # noqa: E402
+
 ops = torch.ops.quantized_decomposed
 BYTES = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 compiled = functools.partial(compile_fresh, dynamic=False)
@@ -79,8 +81,7 @@ def test_a_linear_layer_is_a_product_of_bytes(rows, dtype, zero, zeros):
         return torch.nn.functional.linear(x, w, made.bias)
 
     x = torch.randint(-128, 128, (2, rows, k), dtype=torch.int8).view(dtype)
-    w = made.weight.long() if zeros is None else made.weight.long() - made.zeros[:, None]
-    sums = (x.long() - zero) @ w.t()
+    sums = (x.long() - zero) @ (made.weight.long() - (0 if zeros is None else made.zeros[:, None])).t()
     made.forward = forward
     got = compiled(made)(x)
     if rows > 4:  # exact sums, then each factor once
@@ -89,23 +90,21 @@ def test_a_linear_layer_is_a_product_of_bytes(rows, dtype, zero, zeros):
     torch.testing.assert_close(compiled(made, options={"reproducible": True})(x), got, rtol=1e-5, atol=1e-5)
 
 
+def floats(q, zero):
+    return ops.dequantize_per_tensor(q, 1.0, zero, *BYTES[q.dtype], q.dtype)
+
+
 def test_sums_that_32_bits_cannot_hold_are_float32():
     k = 33026
     x, w = torch.full((10, k), 255, dtype=torch.uint8), torch.full((k, 16), 255, dtype=torch.uint8)
-    got = compiled(
-        lambda x, w: ops.dequantize_per_tensor(x, 1.0, 0, 0, 255, torch.uint8)
-        @ ops.dequantize_per_tensor(w, 1.0, 0, 0, 255, torch.uint8)
-    )(x, w)
+    got = compiled(lambda x, w: floats(x, 0) @ floats(w, 0))(x, w)
     torch.testing.assert_close(got, torch.full((10, 16), 255.0 * 255 * k), rtol=1e-5, atol=0)
 
 
 def test_zero_points_beyond_the_bytes_stay_float32():
     x, w = torch.randint(0, 256, (20, 300), dtype=torch.uint8), torch.randint(-128, 128, (300, 16), dtype=torch.int8)
     zero = -1_000_000  # the sums of differences need more than 32 bits
-    got = compiled(
-        lambda x, w: ops.dequantize_per_tensor(x, 1.0, zero, 0, 255, torch.uint8)
-        @ ops.dequantize_per_tensor(w, 1.0, -128, -128, 127, torch.int8)
-    )(x, w)
+    got = compiled(lambda x, w: floats(x, zero) @ floats(w, -128))(x, w)
     torch.testing.assert_close(got, ((x.double() - zero) @ (w.double() + 128)).float(), rtol=1e-5, atol=0)
 
 
@@ -177,7 +176,6 @@ def test_a_convolution_is_a_product_of_bytes(shape, dtype, zero, zeros):
         return v.reshape(-1, *[1] * (len(weight) - 2))
 
     want = sums.float() * 0.03 * by_channel(made.scales) + by_channel(made.bias)  # exact sums, then each factor once
-    hologram_torch.reset_stats()
     got, quantised = compiled(made)(x)
     assert not hologram_torch.stats()["fallback_ops"]
     assert torch.equal(got, want)
@@ -218,8 +216,7 @@ def test_an_image_whose_zero_point_is_a_tensor():
 def test_a_batch_of_a_size_known_later():
     made = convolution_layer((32, 16, 3, 3), "some")
     made.forward = lambda x: convolved(made, x, 0.03, 9, torch.uint8, 2, 1, 1, 1)
-    torch._dynamo.reset()
-    run = torch.compile(made, backend=hologram_torch.hologram, dynamic=True)
+    run = compile_fresh(made, dynamic=True)
     for batch in (2, 5, 3):
         x = torch.randint(0, 256, (batch, 16, 9, 10), dtype=torch.uint8)
         want = exact_sums(made, x, 9, 2, 1).float() * 0.03 * made.scales.reshape(-1, 1, 1) + made.bias.reshape(-1, 1, 1)
@@ -243,7 +240,6 @@ def test_a_graph_of_torch_ao():
     prepared = prepare_fx(Net().eval(), get_default_qconfig_mapping("x86"), (x,))
     prepared(x)
     net = _convert_to_reference_decomposed_fx(prepared)
-    hologram_torch.reset_stats()
     with torch.no_grad():
         got, want = compiled(net)(x), net(x)
     assert not hologram_torch.stats()["fallback_ops"]
@@ -251,20 +247,24 @@ def test_a_graph_of_torch_ao():
     assert (got - want).abs().mean() < 0.005
 
 
-@pytest.mark.parametrize(
-    "config, four",
-    [
-        ("Int8DynamicActivationInt8WeightConfig", None), ("Int8WeightOnlyConfig", None), ("IntxWeightOnlyConfig", "granularity"),
-        ("Int8DynamicActivationIntxWeightConfig", "weight_granularity"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("config, four", [
+    ("Int8DynamicActivationInt8WeightConfig", None), ("Int8WeightOnlyConfig", None), ("IntxWeightOnlyConfig", "granularity"),
+    ("Int8DynamicActivationIntxWeightConfig", "weight_granularity"),
+])  # fmt: skip
 @torch.no_grad()
-def test_models_of_torchao(config, four):
+def test_models_of_torchao(config, four, tmp_path):
     quantization = pytest.importorskip("torchao.quantization")
-    net = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.GELU(), torch.nn.Linear(96, 32)).eval()
+    net, x = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.GELU(), torch.nn.Linear(96, 32)).eval(), torch.randn(20, 64)
     words = {"weight_dtype": torch.int4, four: quantization.PerGroup(32)} if four else {}
     quantization.quantize_(net, getattr(quantization, config)(**words))
-    close_to_eager(net, torch.randn(20, 64))
+    close_to_eager(net, x)
+    hologram_torch.export(net, (x,), tmp_path / "m.holo", isas=())
+    got, weight = hologram.load(tmp_path / "m.holo")(x.numpy()), net[0].weight
+    torch.testing.assert_close(torch.from_numpy(got), net(x), rtol=1e-4, atol=1e-4)
+    frozen = hologram_torch.freeze(net, (x,), release_weights=True)  # not those that others wrap
+    for change in (lambda new: weight.qdata.copy_(new), lambda new: setattr(weight, "qdata", new)):
+        change(weight.qdata.flip(0))
+        torch.testing.assert_close(frozen(x), net(x), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

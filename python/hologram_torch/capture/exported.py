@@ -6,6 +6,8 @@ from unittest import mock
 import torch
 from torch.export.graph_signature import InputKind
 from torch.nn import functional
+from torch.nn.utils import parametrize
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import lowering
 from . import decomp, matrices, recurrent, rewrite, unfold
@@ -45,11 +47,25 @@ def without_tokens(program):
 
 
 def find(model, path):
-    """The parameter or buffer of this name as the module holds it now."""
+    """The parameter or buffer of this name as the module holds it now; of a tensor that wraps others, which torch.export makes a
+    parametrization of its own, the wrapped one."""
     owner, _, name = path.rpartition(".")
-    module = model.get_submodule(owner)
+    outer, mark, outside = f".{owner}".rpartition(".parametrizations.")
+    if mark and not parametrize.is_parametrized(module := model.get_submodule(outer[1:]), outside):
+        return [x for *_, x in wrapped(_held(module, outside))][int(name.removeprefix("original"))]
+    return _held(model.get_submodule(owner), name)
+
+
+def _held(module, name):
     found = module._parameters.get(name)
     return found if found is not None else module._buffers[name]
+
+
+def wrapped(tensor):
+    """The plain tensors in one that wraps others, each with the tensor that holds it and its name there; in torch.export's order."""
+    for name in tensor.__tensor_flatten__()[0]:
+        x = getattr(tensor, name)
+        yield from wrapped(x) if is_traceable_wrapper_subclass(x) else [(tensor, name, x)]
 
 
 @functools.cache
