@@ -29,9 +29,13 @@ CASES = {  # model, dtype, quantisation
     "gpt2-bf16": ("gpt2", torch.bfloat16, None),
     "gpt2-int8": ("gpt2", torch.float32, "weight-int8"),
     "gpt2-int4": ("gpt2", torch.float32, "weight-int4"),
+    "gpt2-bf16-int8": ("gpt2", torch.bfloat16, "weight-int8"),
+    "gpt2-bf16-int4": ("gpt2", torch.bfloat16, "weight-int4"),
     "llama-bf16": ("llama", torch.bfloat16, None),
     "llama-int8": ("llama", torch.float32, "weight-int8"),
     "llama-int4": ("llama", torch.float32, "weight-int4"),
+    "llama-bf16-int8": ("llama", torch.bfloat16, "weight-int8"),
+    "llama-bf16-int4": ("llama", torch.bfloat16, "weight-int4"),
 }
 FARTHEST = {"bf16": 0.05, "int8": 0.1, "int4": 0.7}  # logits from eager's, of the largest; else 1e-3. 4 bits: two quantisers differ
 WARM = 2  # steps without a clock before each that counts

@@ -57,8 +57,9 @@ Instr Rewriting::renamed(ValueId k) const {
   return i;
 }
 
-Body without_dead(const Body& body) {
+Body without_dead(const Body& body, ValueId result) {
   std::vector<char> live(body.instrs.size(), 0);
+  if (result != no_value) live[result] = 1;
   for (size_t k = body.instrs.size(); k-- > 0;) {
     const Instr& i = body.instrs[k];
     if (!live[k] && !has_effect(i)) continue;

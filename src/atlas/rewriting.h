@@ -27,6 +27,8 @@ class Rewriting {
     put(k, {.code = Code::constant, .type = type, .bits = bits, .expr = {}});
   }
   void alias(ValueId k, ValueId value) { to_[k] = value; }
+  /// What value k of the other body is here.
+  ValueId place(ValueId k) const { return to_[k]; }
   std::optional<bool> known(ValueId value) const {
     if (value == no_value || out_.instrs[value].code != Code::constant) return std::nullopt;
     return out_.instrs[value].bits != 0;
@@ -39,7 +41,7 @@ class Rewriting {
   std::vector<ValueId> to_;
 };
 
-/// The body without what nothing needs.
-Body without_dead(const Body& body);
+/// The body without what nothing needs: `result`, where one is given, is needed.
+Body without_dead(const Body& body, ValueId result = no_value);
 
 }  // namespace hologram::atlas

@@ -14,6 +14,7 @@
 #include "backend/cpu/compile.h"
 #include "backend/cpu/products/plan.h"
 #include "codegen/run_kernel.h"
+#include "host/context.h"
 #include "support/count.h"
 
 namespace hologram::test::digits {
@@ -33,6 +34,7 @@ struct DigitCase {
   bool zeros = false, symbolic = false, prologue = false, unsigned_bytes = false, high_first = false;
   Point point = Point::none;
   int64_t block = 0;  // columns that lie side by side in padded blocks; 0: all of them
+  int precision = 0;
 };
 
 atlas::Program make_program(const DigitCase& c) {
@@ -48,6 +50,7 @@ atlas::Program make_program(const DigitCase& c) {
   atlas::ProductBlock& b = p.block.emplace<atlas::ProductBlock>();
   b.axes = {{AxisKind::parallel, m}, {AxisKind::parallel, n}, {AxisKind::row, k}};
   b.operand_type = b.acc_type = DType::f32;
+  b.precision = c.precision;
   const Expr im = Expr::axis(0, m), in = Expr::axis(1, n), ik = Expr::axis(2, k);
   BodyBuilder lhs(b.lhs);
   Val x = lhs.load(0, DType::f32, im * k + ik);
@@ -89,7 +92,7 @@ class Digits : public testing::TestWithParam<std::tuple<cpu::Isa, bool>> {
   }
 
   // Whether such products are sums of digits here: without dot instructions, few rows by halves of bytes.
-  bool serves(const DigitCase& c) const { return target_.i8_dots || (c.bits == 4 && c.m <= 3 && !c.symbolic); }
+  bool serves(const DigitCase& c) const { return target_.i8_dots || (c.bits == 4 && c.m <= (c.precision ? 8 : 3) && !c.symbolic); }
 
   // The rows as `edit` leaves whole ones from -99 to 99, and what compiled code and the interpreter make of them. Scales are whole too.
   void run(const DigitCase& c, const std::function<void(float*)>& edit = nullptr) {
@@ -145,6 +148,8 @@ const std::vector<DigitCase> digit_cases{
     {1, 139, 64, 64, 4},
     {1, 139, 120, 24, 4, true, false, false, false, false, Point::none, 64},
     {9, 30, 48, 16, 8, true},
+    {8, 139, 120, 24, 4, true, false, false, false, false, Point::none, 64, 1},
+    {9, 64, 128, 64, 8, true, false, false, false, false, Point::none, 0, 2},
 };
 
 // Whole numbers have the interpreter's bits: nothing of them is rounded.
@@ -157,19 +162,24 @@ TEST_P(Digits, whole_numbers_are_exact) {
   }
 }
 
-TEST_P(Digits, a_row_keeps_22_bits_below_its_largest_value) {
-  const DigitCase c{target_.i8_dots ? 6 : 3, 128, 128, 64, 4, true};
-  run(c, [&](float* x) {
-    std::mt19937_64 random(3);
-    std::normal_distribution<float> normal;
-    const float sizes[] = {1, 1e30F, 1e-30F, 1e-38F, 1, 1};
-    for (int64_t i = 0; i < c.m * c.k; ++i) x[i] = normal(random) * sizes[i / c.k];
-    if (c.m == 3) return;
-    x[4 * c.k + 3] = 1000;  // beside others of about 1
-    for (int64_t i = 0; i < c.k; ++i) x[5 * c.k + i] = 0;
-    x[5 * c.k] = 0x1p-149F;
-  });
-  for (int64_t r = 0; r < c.m; ++r) EXPECT_LT(apart(c, r), 1e-6) << r;
+TEST_P(Digits, a_row_keeps_22_bits_below_its_largest_value_or_14) {
+  for (int precision : {0, 1}) {
+    const DigitCase c{.m = target_.i8_dots ? 6 : 3, .n = 128, .k = 128, .group = 64, .bits = 4, .zeros = true, .precision = precision};
+    run(c, [&](float* x) {
+      std::mt19937_64 random(3);
+      std::normal_distribution<float> normal;
+      const float sizes[] = {1, 1e30F, 1e-30F, 1e-38F, 1, 1};
+      for (int64_t i = 0; i < c.m * c.k; ++i) x[i] = normal(random) * sizes[i / c.k];
+      if (c.m == 3) return;
+      x[4 * c.k + 3] = 1000;  // beside others of about 1
+      for (int64_t i = 0; i < c.k; ++i) x[5 * c.k + i] = 0;
+      x[5 * c.k] = 0x1p-149F;
+    });
+    for (int64_t r = 0; r < c.m; ++r) {
+      EXPECT_LT(apart(c, r), precision ? 3e-4 : 1e-6) << r;
+      EXPECT_EQ(r < 3 && apart(c, r) > 2e-6, precision > 0 && r < 3) << r;
+    }
+  }
 }
 
 // Such a row is computed as the expression says, and no other.
@@ -188,6 +198,11 @@ TEST_P(Digits, infinities_and_overflow) {
     const bool both = std::isnan(got_[i]) && std::isnan(expected_[i]);
     ASSERT_TRUE(both || got_[i] == expected_[i]) << i << ": " << got_[i] << ", " << expected_[i];
   }
+}
+
+TEST_P(Digits, two_threads_have_as_many_units) {
+  const cpu::Launch l = cpu::launch_of(make_program({1, 768, 768, 64, 4}), target_);
+  EXPECT_EQ(2 * host::chunk_of(l.total.eval({}), l.grain.eval({}), l.unit_work.eval({}), 2), l.total.eval({}));
 }
 
 // Weights by four loads, scales and what the epilogue reads of four lines each at AVX-512.

@@ -104,8 +104,7 @@ TEST(Sizes, OfNoneAndOneGiveTheInterpretersValues) {
   for (const Case& c : cases())
     for (bool known : {false, true}) {  // or found at run time
       SCOPED_TRACE(testing::Message() << c.name << (known ? " of known sizes" : ""));
-      IsaInputs inputs;
-      inputs.isas = c.isas;
+      IsaInputs inputs{{}, c.isas};
       if (known && c.isas.size() > 2) inputs.isas = {c.isas.front(), c.isas.back()};
       // Attention is the same on every instruction set, but only near the interpreter's.
       if (c.program.kind() == atlas::BlockKind::attention) inputs.tolerance = 1e-2, inputs.specials = 0;

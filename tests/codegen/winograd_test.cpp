@@ -28,14 +28,10 @@ TEST_P(Winograd, EveryInstructionSetGivesTheInterpretersBits) {
     EXPECT_EQ(atlas::assemble(atlas::disassemble(*winograd)), *winograd);
     EXPECT_EQ(atlas::decode(atlas::encode(*winograd)), *winograd);
     for (const atlas::Program& p : plan.programs)
-      for (int specials : {0, 1}) {
-        IsaInputs inputs;
-        inputs.isas = {isa};
-        if (p.num_symbols) inputs.symbols = {c.batch};
-        inputs.specials = specials;
-        inputs.chunks = {0, 1};
-        expect_same_on(p, inputs);
-      }
+      for (int specials : {0, 1})
+        expect_same_on(
+            p, {{.symbols = std::vector<int64_t>(static_cast<size_t>(p.num_symbols), c.batch), .specials = specials, .chunks = {0, 1}},
+                {isa}});
   }
 }
 

@@ -42,8 +42,7 @@ def test_this_tree_agrees():
 
 def test_setting_a_version_dates_the_changelog(tree):
     release.set_version(tree, "7.8.9", "2031-02-03")
-    assert release.check(tree) == []
-    assert "VERSION 7.8.9 " in (tree / "CMakeLists.txt").read_text()
+    assert release.check(tree) == [] and "VERSION 7.8.9 " in (tree / "CMakeLists.txt").read_text()
     assert "find_package(hologram 7.8 " in (tree / "examples/CMakeLists.txt").read_text()
     assert "\n## 7.8.9 (2031-02-03)\n" in (tree / "CHANGELOG.md").read_text()
     assert release.notes(tree).startswith("### Added")

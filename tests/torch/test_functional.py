@@ -250,8 +250,7 @@ def test_transforms_of_torch_func(name, native):
     torch.testing.assert_close(TRANSFORMS[name](functional), TRANSFORMS[name](theirs))
 
 
-def test_in_graphs(executor):
-    torch._dynamo.reset()
+def test_in_graphs(executor, strict):
     net = torch.nn.Sequential(nn.Linear(executor, 4, 3), nn.ReLU(), nn.GELU(), nn.Softmax(-1))
 
     def loss(x):

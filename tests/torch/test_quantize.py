@@ -7,10 +7,12 @@ import pytest
 import torch
 from harness import module
 from torch import nn
+from torch.nn import functional as F
 
 hologram_torch = pytest.importorskip("hologram_torch")
 import hologram  # noqa: E402
 from hologram_torch import quantize  # noqa: E402
+from hologram_torch.quantized import numbers  # noqa: E402
 
 MODES = ("dynamic-int8", "static-int8", "weight-int8", "weight-int4")
 pytestmark = pytest.mark.usefixtures("strict")
@@ -52,7 +54,6 @@ CLOSE = {"dynamic-int8": (0.02, 0.27), "static-int8": (0.02, 0.27), "weight-int8
 def test_a_model_computes_the_same_in_eager_compiled_and_frozen(mode):
     model, narrow = make(mode)
     hologram_torch.reset_stats()
-    torch._dynamo.reset()
     cases = [(IDS[:1, :1], hologram_torch.freeze(narrow, (IDS[:1, :1],)))]
     if mode in ("dynamic-int8", "weight-int4"):
         cases.append((IDS, torch.compile(narrow, backend="hologram", dynamic=False)))
@@ -126,7 +127,6 @@ def test_convolutions(mode, close):
     some = mode != "weight-int4"
     assert of_bytes == [some, some, False, mode == "static-int8"]  # the last: few results
     hologram_torch.reset_stats()
-    torch._dynamo.reset()
     whole = torch.compile(narrow, backend="hologram", fullgraph=True, dynamic=False)
     assert apart(whole(x), narrow(x)) < 1e-3
     want, frozen = narrow(x), hologram_torch.freeze(narrow, (x,))
@@ -176,9 +176,22 @@ def test_narrow_floats(mode, dtype):
     narrow = quantize(model, mode)
     want = narrow(IDS)
     assert want.dtype == dtype and apart(want.float(), model(IDS).float()) < CLOSE[mode][0] + 0.02
-    torch._dynamo.reset()
     got = torch.compile(narrow, backend="hologram")(IDS)
     assert got.dtype == dtype and apart(got.float(), want.float()) < 0.03
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode", ["weight-int8", "weight-int4"])
+@torch.no_grad()
+def test_few_rows_of_16_bits_round_once(mode, dtype):
+    layer = quantize(nn.Linear(192, 80).to(dtype), mode)
+    weight = numbers.scaled(layer.values, layer.scales.double(), torch.float64)
+    compiled = torch.compile(layer, backend="hologram", dynamic=False)
+    for rows in (1, 8):
+        x = torch.randn(rows, 192).to(dtype)
+        want = F.linear(x.double(), weight, layer.bias.double())
+        bound = torch.finfo(dtype).eps / 2 * want.abs() + 2**-14 * x.double().abs().amax(1, True) * weight.abs().sum(1)
+        assert ((compiled(x) - want).abs() <= bound).all()
 
 
 @torch.no_grad()
@@ -186,7 +199,6 @@ def test_rows_of_anything():
     layer = quantize(nn.Linear(16, 8, bias=False), "dynamic-int8")
     x = torch.randn(6, 16)
     x[0], x[1], x[2, 3], x[3] = 0, 5, float("nan"), x[4] * 1e-20
-    torch._dynamo.reset()
     for got in (layer(x), torch.compile(layer, backend="hologram")(x)):
         assert torch.equal(got[0], torch.zeros(8)) and got[2].isnan().all()
         torch.testing.assert_close(got[3] * 1e20, got[4], rtol=1e-3, atol=1e-3)

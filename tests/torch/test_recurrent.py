@@ -34,8 +34,7 @@ def hidden(layer, batch):
 
 def native():
     stats = backend_stats()
-    assert graph_count() == 1 and stats["failed_graphs"] == 0
-    assert stats["fallback_ops"] == {}
+    assert graph_count() == 1 and stats["failed_graphs"] == 0 and stats["fallback_ops"] == {}
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -7,7 +7,6 @@
 
 #include "backend/cpu/target.h"
 #include "base/expr.h"
-#include "host/context.h"
 
 namespace hologram::cpu::cost {
 
@@ -15,14 +14,6 @@ namespace hologram::cpu::cost {
 inline constexpr int64_t cycle = 250;
 inline constexpr int64_t multiply_add = cycle / 2;  ///< of a vector: two start in a cycle
 inline constexpr int64_t unit = 20'000;             ///< what a unit takes beside its work
-inline constexpr int64_t chunk = host::chunk_work;  ///< of work that a thread takes at a time
-
-/// So many units make a chunk.
-inline Expr units_of_chunk(const Expr& unit_work) {
-  if (unit_work.is_const())
-    return Expr(std::max<int64_t>(1, chunk / std::max<int64_t>(1, unit_work.constant_value())));
-  return max(Expr(1), floor_div(Expr(chunk), unit_work));
-}
 
 // Cycles of a product's unit.
 inline constexpr double bytes_in_cycle = 32;      ///< that a cache gives

@@ -12,7 +12,7 @@ namespace hologram::cpu {
 /// How the runtime splits a kernel's work.
 struct Launch {
   Expr total;      ///< parallel units
-  Expr grain;      ///< chunk boundaries fall on multiples of this (in units)
+  Expr grain = 1;  ///< chunk boundaries fall on multiples of this (in units)
   Expr unit_work;  ///< rough cost of one unit on one core with its data in cache, in picoseconds
 };
 

@@ -53,6 +53,14 @@ Kernels lower_product(const Context& cx) {
   std::optional<Blocks> blocks;
   if (sources && cx.cluster.parts == 1) blocks = keep_narrow(cx, rhs, few_rows, out);
   const bool narrow = blocks.has_value();
+  // Few rows of 16 bits times weights of fewer are products of float32, with weights as they are
+  // before they would be rounded.
+  const bool widened =
+      narrow && few_rows && is_float(in) && size_of(in) == 2 && !about.mixed && !about.reproducible;
+  if (widened) {
+    about.operand_type = DType::f32;
+    about.precision = std::max(about.precision, 1);
+  }
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
   // needs them, but for terms, bytes for tiles and Winograd's transforms.
   bool once = sources && !narrow;
@@ -101,7 +109,8 @@ Kernels lower_product(const Context& cx) {
   }
   {
     Emitter e = cx.emitter(k, p.lhs);
-    end_with(p.lhs, e.value(lhs, lhs_at));
+    const Val x = e.value(lhs, lhs_at);
+    end_with(p.lhs, widened ? e.widen(x) : x);
   }
   if (packed >= 0) {
     p.packed_rhs = k.buffer(packed, Access::read);
@@ -124,8 +133,10 @@ Kernels lower_product(const Context& cx) {
     if (blocks)
       e.elsewhere = [&](Value v, const Index& at_leaf) { return blocks->find(v, at_leaf); };
     // Of Winograd's panels, so that nothing but the panels need stay of a weight.
-    end_with(p.rhs, winograd ? unpack_winograd(e, packed, rhs_at, winograd->channels, width)
-                             : e.value(rhs, rhs_at));
+    const Val y = winograd ? unpack_winograd(e, packed, rhs_at, winograd->channels, width)
+                           : e.value(rhs, rhs_at);
+    end_with(p.rhs, widened ? e.widen(y) : y);
+    if (widened) p.rhs = unrounded(p.rhs);
   }
   std::map<Value, int> kept = slots_for_tail(cx);
   cx.epilogue(k, p.epilogue, acc, order, kept);

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "atlas/rewriting.h"
 #include "schedule/cluster/index.h"
 #include "schedule/cluster/views.h"
 
@@ -257,7 +258,10 @@ std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
     bytes += bytes_of(leaf);
     if (!largest || bytes_of(leaf) > bytes_of(largest)) largest = leaf;
   }
-  bool fits = largest && bytes * 2 <= numel(rhs->shape).constant_value() * size_of(rhs->dtype);
+  // Few rows wait for memory: of 16 bits bytes and their scales are less, too.
+  const bool halves = few_rows && size_of(rhs->dtype) == 2;
+  const int64_t whole = numel(rhs->shape).constant_value() * size_of(rhs->dtype);
+  bool fits = largest && bytes * 8 <= whole * (halves ? 5 : 4);
   if (!fits || largest == rhs || !(is_int(largest->dtype) || few_rows)) return std::nullopt;
 
   int column = static_cast<int>(rank) - 1;
@@ -317,6 +321,33 @@ std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
     out.push_back(std::move(made.kernel));
   }
   return blocks;
+}
+
+atlas::Body unrounded(const atlas::Body& body) {
+  using atlas::Code, atlas::ValueId;
+  auto casts = [&](ValueId id, DType from) {
+    const atlas::Instr& i = body.instrs[id];
+    return i.code == Code::arithmetic && i.op == Op::cast && i.from == from;
+  };
+  auto rounds = [&](ValueId id) {
+    if (!casts(id, DType::f32) || size_of(body.instrs[id].type) != 2) return false;
+    const atlas::Instr& x = body.instrs[body.instrs[id].args[0]];
+    return x.code == Code::arithmetic &&
+           (x.op == Op::add || x.op == Op::sub || x.op == Op::mul ||
+            (x.op == Op::cast && is_int(x.from) && size_of(x.from) == 1));
+  };
+  atlas::Rewriting out(body);
+  const auto last = static_cast<ValueId>(body.instrs.size() - 1);
+  for (ValueId id = 0; id <= last; ++id) {
+    const ValueId rounded = body.instrs[id].args[0];
+    const bool widens = casts(id, DType::bf16) || casts(id, DType::f16);
+    if (widens && rounds(rounded))
+      out.alias(id, out.place(body.instrs[rounded].args[0]));
+    else
+      out.put(id, out.renamed(id));
+  }
+  const ValueId result = out.place(last);
+  return atlas::without_dead(out.take(), result);
 }
 
 Packed pack_terms(const Context& cx, Value rhs, const Shape& batch, int width, int terms) {

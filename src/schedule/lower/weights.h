@@ -55,4 +55,8 @@ class Blocks {
 std::optional<Blocks> keep_narrow(const Context& cx, ir::Value rhs, bool few_rows,
                                   std::vector<Lowered>& out);
 
+/// The body without the roundings to 16 bits of sums, differences, products and bytes that become
+/// float32 again.
+atlas::Body unrounded(const atlas::Body& body);
+
 }  // namespace hologram::schedule

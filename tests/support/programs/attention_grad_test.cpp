@@ -11,10 +11,7 @@ using namespace attention_grads;
 
 void check(const Case& c, std::vector<int64_t> chunks = {0}) {
   SCOPED_TRACE(testing::Message() << c);
-  Inputs inputs;
-  inputs.symbols = c.symbols();
-  inputs.specials = 0;
-  inputs.chunks = std::move(chunks);
+  Inputs inputs{.symbols = c.symbols(), .specials = 0, .chunks = std::move(chunks)};
   DType acc = compute_type(c.dtype);
   inputs.prepare = [&](int buffer, char* to, int64_t count) {  // the second row sees no key
     if (buffer != lse_buffer || count < 2) return;

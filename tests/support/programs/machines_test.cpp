@@ -57,9 +57,7 @@ TEST(Machines, ProductsOfEveryType) {
 // Operands drawn from a list.
 void check_with(const products::Case& c, const std::vector<double>& values, bool nan_for_infinity = false, double tolerance = 0) {
   SCOPED_TRACE(testing::Message() << c);
-  Inputs inputs;
-  inputs.nan_for_infinity = nan_for_infinity;
-  inputs.tolerance = tolerance;
+  Inputs inputs{.tolerance = tolerance, .nan_for_infinity = nan_for_infinity};
   std::mt19937_64 random(5);
   inputs.prepare = [&](int buffer, char* to, int64_t count) {
     if (buffer > 1) return;
@@ -131,10 +129,7 @@ TEST(Machines, Convolutions) {
     for (size_t n = 0; n < programs; ++n)
       expect_same_on_each(
           [&](const schedule::Machine& machine) {
-            schedule::Options options;
-            options.is_static = [](int i) { return i == 1; };
-            options.machine = &machine;
-            schedule::Plan plan = schedule::make_plan(g, options);
+            schedule::Plan plan = schedule::make_plan(g, {.machine = &machine, .is_static = [](int i) { return i == 1; }});
             programs = std::max(programs, plan.programs.size());
             return plan.programs[std::min(n, plan.programs.size() - 1)];
           },

@@ -139,8 +139,7 @@ TEST(Ops, EveryConversion) {
         }
         OpTest test(small ? static_cast<int64_t>(values.size()) : 1000);
         test.output(test.b.cast(test.input(from), to, how));
-        Inputs inputs;
-        inputs.specials = 6;
+        Inputs inputs{.specials = 6};
         inputs.prepare = [&](int buffer, char* data, int64_t) {
           if (buffer != 0) return;
           for (size_t e = 0; e < values.size(); ++e) put(data, from, static_cast<int64_t>(e), values[e]);

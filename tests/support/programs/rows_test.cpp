@@ -199,9 +199,8 @@ atlas::Program rows_by_number(int64_t table_rows, bool symbolic) {
 TEST(Rows, RowsOfALargeTableAreFetchedBeforeTheirTurn) {
   for (bool symbolic : {false, true})
     for (int64_t beyond : {0, 1}) {  // a number behind the table is an error of the last point
-      Inputs inputs;
+      Inputs inputs{.chunks = {0, 5}};
       if (symbolic) inputs.symbols = {21};
-      inputs.chunks = {0, 5};
       inputs.prepare = [&](int buffer, char* data, int64_t n) {
         std::mt19937 random(7);
         for (int64_t k = 0; buffer == 0 && k < n; ++k)
@@ -335,9 +334,7 @@ TEST(Rows, LastStagesTrailWhereTheirResultsAreWrittenAnew) {
   b.store(3, at, b.add(b.load(2, DType::f32, at), b.load(result, DType::f32, at)));
   EXPECT_FALSE(trails(added));
   for (const atlas::Program& p : {over, beside}) EXPECT_TRUE(trails(p));
-  Inputs inputs;
-  inputs.chunks = {0, 7};
-  for (const atlas::Program& p : {added, over, beside}) expect_same(p, inputs);
+  for (const atlas::Program& p : {added, over, beside}) expect_same(p, {.chunks = {0, 7}});
 }
 
 // b2 = b0 * (b1[0] or, in double precision, its square root), one number for all points.

@@ -64,7 +64,6 @@ Launch launch_of(const AttentionGradPlan& p, const atlas::Program&, const Target
   Launch launch;
   launch.total = p.units;
   launch.unit_work = floor_div(scores * per_score, p.tile.lanes) + cost::unit;
-  launch.grain = cost::units_of_chunk(launch.unit_work);
   return launch;
 }
 

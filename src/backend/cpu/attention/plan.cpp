@@ -260,7 +260,6 @@ Launch launch_of(const AttentionPlan& p, const atlas::Program&, const Target&) {
   Launch launch;
   launch.total = p.units;
   launch.unit_work = p.keys * per_key + cost::unit;
-  launch.grain = cost::units_of_chunk(launch.unit_work);
   return launch;
 }
 

@@ -101,24 +101,20 @@ Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Targ
     const Expr &run = b.axes[static_cast<size_t>(b.parallel_rank) - 1].extent,
                &length = b.axes[static_cast<size_t>(b.parallel_rank) - 2].extent;
     launch.total = extent_of(b, 0, b.parallel_rank - 2) * ceil_div(length, Expr(interleaved_unit));
-    launch.grain = Expr(1);
     launch.unit_work = min(length, Expr(interleaved_unit)) * run *
                        Expr(std::max<int64_t>(1, (point + 500) / plan.lanes));
   } else if (plan.tiled) {
     size_t lane = static_cast<size_t>(b.parallel_rank) - 1;
     launch.total = extent_of(b, 0, b.parallel_rank - 2) *
                    ceil_div(b.axes[lane - 1].extent, Expr(plan.lanes * plan.squares));
-    launch.grain = Expr(1);
     launch.unit_work = b.axes[lane].extent * Expr(std::max<int64_t>(1, 3 * point) * plan.squares);
   } else if (plan.whole_lines) {
     size_t lane = static_cast<size_t>(b.parallel_rank) - 1;
     launch.total = extent_of(b, 0, b.parallel_rank - 1);
-    launch.grain = Expr(1);
     launch.unit_work =
         b.axes[lane].extent * (Expr(std::max<int64_t>(1, point / plan.lanes)) + rows * Expr(row));
   } else if (plan.block_axes > 0) {
     launch.total = extent_of(b, 0, b.parallel_rank - plan.block_axes);
-    launch.grain = Expr(1);
     launch.unit_work = extent_of(b, b.parallel_rank - plan.block_axes, b.parallel_rank) *
                        Expr(std::max<int64_t>(1, point / plan.lanes));
   } else if (plan.mode == LaneMode::parallel) {
@@ -133,10 +129,9 @@ Launch launch_of(const LoopPlan& plan, const atlas::Program& program, const Targ
     if (row == 0) launch.unit_work = Expr(std::max<int64_t>(1, point / plan.lanes));
   } else {
     // Few rows are not kept together, so that every thread has some.
-    launch.grain =
-        plan.carried
-            ? max(Expr(1), min(Expr(carried_rows), floor_div(launch.total, Expr(4 * carried_rows))))
-            : Expr(1);
+    if (plan.carried)
+      launch.grain =
+          max(Expr(1), min(Expr(carried_rows), floor_div(launch.total, Expr(4 * carried_rows))));
     launch.unit_work = Expr(point + 5000) + rows * Expr(row);
   }
   return launch;

@@ -1,4 +1,5 @@
-// backend/cpu/products/digit_rows.cpp: rows of float32 as whole numbers of three digits of 8 bits.
+// backend/cpu/products/digit_rows.cpp: rows of float32 as whole numbers of two or three digits of 8
+// bits.
 #include "backend/cpu/products/digit_rows.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -23,7 +24,7 @@ Value* DigitRows::splat_of(Value* scalar) {
 }
 
 Value* DigitRows::note_of(Value* row, Value* segment, int64_t which) {
-  Value* notes_at = element(k_, DType::u8, row, k_.i64(DigitProduct::digits * plan_.plane_bytes()));
+  Value* notes_at = element(k_, DType::u8, row, k_.i64(plan_.digits * plan_.plane_bytes()));
   return element(k_, DType::i32, notes_at, add(mul(segment, notes), which));
 }
 
@@ -59,8 +60,9 @@ void DigitRows::write(Scope& scope, Value* x, Value* out) {
     auto power = [&](Value* e) {
       return k_.ir.CreateBitCast(k_.ir.CreateShl(e, number(23)), k_.ir.getFloatTy());
     };
-    Value* per_unit = power(k_.ir.CreateSub(number(275), from_24));
-    Value* unit = power(k_.ir.CreateSub(from_24, number(21)));
+    const auto bits_below = static_cast<uint32_t>(8 * plan_.digits - 3);
+    Value* per_unit = power(k_.ir.CreateSub(number(254 + bits_below), from_24));
+    Value* unit = power(k_.ir.CreateSub(from_24, number(bits_below)));
     // Infinities, NaN, and values whose unit would be no normal number.
     Value* other =
         k_.ir.CreateAnd(k_.ir.CreateICmpUGT(k_.ir.CreateSub(exponent, number(24)), number(230)),
@@ -85,7 +87,7 @@ void DigitRows::digits_of_vector(Value* x, Value* per_unit, Value* out) {
   Value* sum = multiply_add(k_, DType::f32, x, splat_of(per_unit), splat_of(rounder));
   Value* all = ir.CreateAdd(ir.CreateBitCast(sum, ints_), splat_of(biases - rounder_bits));
   all = ir.CreateXor(all, splat_of(biases));
-  for (int j = 0; j < DigitProduct::digits; ++j) {
+  for (int j = 0; j < plan_.digits; ++j) {
     Value* digit = ir.CreateAShr(ir.CreateShl(all, static_cast<uint64_t>(24 - 8 * j)), 24);
     Value*& slot = digit_sums_[static_cast<size_t>(j)];
     ir.CreateStore(ir.CreateAdd(ir.CreateLoad(ints_, slot), digit), slot);
@@ -106,7 +108,7 @@ void DigitRows::write_notes(Value* out, Value* segment, Value* unit) {
   llvm::Type* type = ir.getFloatTy();
   auto store = [&](Value* x, Value* p) { ir.CreateAlignedStore(x, p, llvm::Align(4)); };
   Value* sum = nullptr;
-  for (int j = DigitProduct::digits; j-- > 0;) {
+  for (int j = plan_.digits; j-- > 0;) {
     Value* of_digit = ir.CreateAddReduce(ir.CreateLoad(ints_, digit_sums_[static_cast<size_t>(j)]));
     Value* start = ir.CreateMul(of_digit, ir.getInt32(static_cast<uint32_t>(-form_.number.offset)));
     store(start, note_of(out, segment, starts + j));

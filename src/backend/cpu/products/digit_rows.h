@@ -1,4 +1,5 @@
-// backend/cpu/products/digit_rows.h: rows of float32 as whole numbers of three digits of 8 bits.
+// backend/cpu/products/digit_rows.h: rows of float32 as whole numbers of two or three digits of 8
+// bits.
 #pragma once
 
 #include <array>
@@ -8,14 +9,15 @@
 
 namespace hologram::cpu {
 
-/// In a segment of k a row's values are taken in units of 2^-21 of the power of two below its
-/// largest one: whole numbers x = d0 + 256 d1 + 65536 d2 with digits from -128 to 127, a plane of
-/// memory for each place and the notes behind them.
+/// In a segment of k a row's values are taken in units of 2^-21 (of two digits: 2^-13) of the power
+/// of two below its largest one: whole numbers x = d0 + 256 d1 + 65536 d2 with digits from -128 to
+/// 127, a plane of memory for each place and the notes behind them.
 class DigitRows : IndexBuilder {
  public:
+  static constexpr int most_digits = 3;
   /// What is known of a row's segment, in words of 32 bits: what sums of each digit begin with, the
   /// unit, and the sum of the values.
-  enum Note : int64_t { starts = 0, step = DigitProduct::digits, total, notes = 8 };
+  enum Note : int64_t { starts = 0, step = most_digits, total, notes = 8 };
 
   DigitRows(CpuFunction& kernel, const DigitProduct& plan, const DigitForm& form);
 
@@ -36,7 +38,7 @@ class DigitRows : IndexBuilder {
   const DigitForm& form_;
   llvm::Type *vector_, *ints_;  // a vector of float32, and as words
   Value* largest_;
-  std::array<Value*, DigitProduct::digits> digit_sums_{};
+  std::array<Value*, most_digits> digit_sums_{};
 };
 
 }  // namespace hologram::cpu

@@ -4,7 +4,8 @@
 // A unit is a batch point, a block of rows and as many columns as a vector has bytes. A thread
 // writes the rows of its block as digits once. In a segment of k each row's values are taken in
 // units of 2^-21 of the power of two below its largest one: whole numbers x = d0 + 256 d1 + 65536
-// d2 with digits from -128 to 127. Sums of digits times weights are exact in 32 bits.
+// d2 with digits from -128 to 127; of two digits, units of 2^-13, where the product's precision is
+// not the highest. Sums of digits times weights are exact in 32 bits.
 //
 // Four bytes of a column are a word, zipped from four rows of the weights in registers; halves of
 // bytes take a mask, and a shift, besides. So 64 weights of 8 bits take a load, two zips, an
@@ -23,8 +24,6 @@
 
 #include <llvm/IR/Intrinsics.h>
 
-#include <array>
-
 #include "backend/cpu/operands/index_builder.h"
 #include "backend/cpu/operands/pack.h"
 #include "backend/cpu/products/digit_rows.h"
@@ -35,7 +34,7 @@
 namespace hologram::cpu {
 namespace {
 
-constexpr int digits = DigitProduct::digits, words = 4;  // words: vectors of a unit's columns
+constexpr int words = 4;  // vectors of a unit's columns
 using Values = std::vector<Value*>;
 
 class DigitEmitter : IndexBuilder {
@@ -275,7 +274,7 @@ class DigitEmitter : IndexBuilder {
     for (int r = 0; r < count; ++r) {
       rows.push_back(digits_of(add(row, r)));
       for (int v = 0; v < words; ++v)
-        for (int j = 0; j < digits; ++j)
+        for (int j = 0; j < plan_.digits; ++j)
           chains.push_back(
               splat_of(load(k_.ir.getInt32Ty(),
                             digit_rows_->note_of(rows.back(), g.number, DigitRows::starts + j))));
@@ -301,16 +300,16 @@ class DigitEmitter : IndexBuilder {
     scope.seek();
     for (int r = 0; r < count; ++r)
       add_sums(rows[static_cast<size_t>(r)], add(row, r), g,
-               &chains[static_cast<size_t>(r * words * digits)]);
+               &chains[static_cast<size_t>(r * words * plan_.digits)]);
   }
 
   void multiply(const Values& rows, Value* at, Value* const* bytes, Values& chains) {
     size_t n = 0;
     for (Value* row : rows) {
-      std::array<Value*, digits> x{};
-      for (int j = 0; j < digits; ++j) {
+      Values x;
+      for (int j = 0; j < plan_.digits; ++j) {
         Value* p = byte(row, add(at, j * plan_.plane_bytes()));
-        x[static_cast<size_t>(j)] = splat_of(load(k_.ir.getInt32Ty(), p));
+        x.push_back(splat_of(load(k_.ir.getInt32Ty(), p)));
       }
       for (int v = 0; v < words; ++v)
         for (Value* digit : x) {
@@ -337,7 +336,7 @@ class DigitEmitter : IndexBuilder {
                            return splat_of(load(k_.ir.getInt32Ty(), p));
                          };
                          for (int v = 0; v < words; ++v)
-                           for (int j = 0; j < digits; ++j) {
+                           for (int j = 0; j < plan_.digits; ++j) {
                              std::vector<HalvesTimes> products;
                              for (int64_t half = 0; half < 2 * some; ++half)
                                products.push_back({bytes[static_cast<size_t>(half / 2)]
@@ -413,8 +412,8 @@ class DigitEmitter : IndexBuilder {
     Values t;
     for (int v = 0; v < words; ++v) {
       Value* x = nullptr;
-      for (int j = digits; j-- > 0;) {
-        Value* part = ir.CreateSIToFP(chains[v * digits + j], vector_);
+      for (int j = plan_.digits; j-- > 0;) {
+        Value* part = ir.CreateSIToFP(chains[v * plan_.digits + j], vector_);
         x = x ? multiply_add(k_, DType::f32, x, splat_of(256.0F), part) : part;
       }
       t.push_back(x);

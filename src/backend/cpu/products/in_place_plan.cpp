@@ -103,15 +103,14 @@ Launch launch_of(const SmallProduct& small, const atlas::Program&, const Target&
   // A vector's multiply-add and its loads, and four cycles for one of the epilogue.
   int64_t vectors = (small.n + small.lanes - 1) / small.lanes;
   int64_t work = small.m * vectors * (small.k * 150 + 4 * cost::cycle) + cost::unit / 2;
-  return {small.units, cost::units_of_chunk(Expr(work)), Expr(work)};
+  return {small.units, 1, Expr(work)};
 }
 
 Launch launch_of(const StreamProduct& stream, const atlas::Program&, const Target&) {
   Expr columns = min(stream.n, stream.columns);
   int64_t per_element = 25 * std::max<int64_t>(stream.m / 2, 1);  // in cache, in picoseconds
   Expr work = stream.k * columns * Expr(per_element) + Expr(cost::unit);
-  if (!work.is_const()) return {stream.units, Expr(1), work};
-  return {stream.units, cost::units_of_chunk(work), work};
+  return {stream.units, 1, work};
 }
 
 }  // namespace hologram::cpu

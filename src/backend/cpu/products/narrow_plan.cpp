@@ -71,7 +71,7 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
 Launch launch_of(const NarrowProduct& narrow, const atlas::Program&, const Target&) {
   // A vector of weights from its bytes, then a multiply-add per row.
   int64_t work = narrow.k * narrow.vectors * (300 + cost::multiply_add * narrow.m) + cost::unit;
-  return {narrow.units, cost::units_of_chunk(Expr(work)), Expr(work)};
+  return {narrow.units, 1, Expr(work)};
 }
 
 }  // namespace hologram::cpu

@@ -281,12 +281,6 @@ Launch launch_of(const ProductPlan& p, const atlas::Program& program, const Targ
   launch.unit_work = rows * 0 + panels * per_panel + cost::unit;
   if (program.has_tail())
     launch.unit_work += rows * p.n * Expr(300);  // an element of rows that are in the cache
-  if (p.fine)
-    launch.grain = Expr(1);
-  else if (launch.unit_work.is_const())
-    launch.grain = 1;  // chunk_of puts units together
-  else
-    launch.grain = cost::units_of_chunk(launch.unit_work);
   return launch;
 }
 

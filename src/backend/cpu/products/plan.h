@@ -138,8 +138,9 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
                                                  const Target& target);
 
 /// A product of float32 whose right operand is whole numbers of 8 or 4 bits with scales, for dot
-/// instructions of bytes: a row's values are whole numbers of three digits of 8 bits in units of a
-/// segment's own, by its largest one, and sums over a segment are exact.
+/// instructions of bytes: a row's values are whole numbers of three digits of 8 bits, or of two
+/// where the product's precision is not the highest, in units of a segment's own, by its largest
+/// one, and sums over a segment are exact.
 struct DigitProduct {
   Expr m;
   int64_t n, k;
@@ -149,10 +150,10 @@ struct DigitProduct {
   int64_t segment = 1;   ///< of k, in which scales are the same
   bool halves = false;   ///< two values share a byte
   int64_t rows = 1;      ///< most rows of a unit
+  int digits = 3;        ///< of a row's values
   Expr row_blocks = {};  ///< per batch point
   Expr units = {};
 
-  static constexpr int digits = 3;
   int64_t unit_columns() const { return int64_t{groups} * columns; }
   /// Of k that a column's word of bytes holds.
   int values() const { return halves ? 8 : 4; }

@@ -82,7 +82,6 @@ Launch launch_of(const WinogradPlan& p, const atlas::Program& program, const Tar
   Launch launch;
   launch.total = p.units;
   launch.unit_work = rows * panels * per_panel + Expr(cost::unit);
-  launch.grain = cost::units_of_chunk(launch.unit_work);
   return launch;
 }
 

@@ -368,7 +368,6 @@ Launch launch_of(const SortPlan&, const atlas::Program& program, const Target& t
   Launch launch;
   launch.total = Expr(1);
   for (int k = 0; k < b.batch_rank; ++k) launch.total *= b.axes[static_cast<size_t>(k)].extent;
-  launch.grain = Expr(1);
   // Picoseconds: an element's key and histogram, then its move for each byte.
   int64_t each = 1500 + 900 * key_bits(b.key_type) / digit_bits;
   const Expr& n = b.axes[static_cast<size_t>(b.batch_rank)].extent;

@@ -206,8 +206,7 @@ Launch launch_of(const TileProduct& tiles, const atlas::Program&, const Target&)
                   (tiles.steps * (tiles.step_cycles() * cost::cycle) + Expr(400 * cost::cycle)) +
               groups * tiles.steps * Expr(tiles.lhs ? 0 : 25 * tiles.group_rows() * cost::cycle) +
               Expr(cost::unit);
-  if (!work.is_const() || tiles.parts > 1) return {tiles.units, Expr(1), work};
-  return {tiles.units, cost::units_of_chunk(work), work};
+  return {tiles.units, 1, work};
 }
 
 }  // namespace hologram::cpu
