@@ -25,6 +25,44 @@ uint64_t hash_of(const Instr& i) {
 
 bool reusable(const Instr& i) { return i.code != Code::store && i.code != Code::accumulate; }
 
+// Operands of operands are looked at down to `depth` more instructions.
+bool narrow_within(const Body& body, ValueId id, DType narrow, int depth) {
+  const Instr& i = body.instrs[id];
+  if (i.code == Code::constant) {
+    const std::array<uint64_t, 1> wide{i.bits};
+    const std::array<uint64_t, 1> bits{ir::eval_scalar(ir::Op::cast, DType::f32, wide, narrow)};
+    return ir::eval_scalar(ir::Op::cast, narrow, bits, DType::f32) == i.bits;
+  }
+  if (i.code != Code::arithmetic || depth == 0) return false;
+  auto narrow_args = [&](size_t first, size_t count) {
+    for (size_t k = first; k < count; ++k)
+      if (!narrow_within(body, i.args[k], narrow, depth - 1)) return false;
+    return true;
+  };
+  switch (i.op) {
+    case ir::Op::cast:
+      return i.from == narrow || (!is_float(i.from) && size_of(i.from) == 1);
+    case ir::Op::neg:
+    case ir::Op::abs:
+    case ir::Op::floor:
+    case ir::Op::ceil:
+    case ir::Op::trunc:
+    case ir::Op::round:
+      return narrow_args(0, 1);
+    case ir::Op::sign:
+      return true;
+    case ir::Op::min:
+    case ir::Op::max:
+    case ir::Op::minnum:
+    case ir::Op::maxnum:
+      return narrow_args(0, 2);
+    case ir::Op::select:
+      return narrow_args(1, 3);
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 DType result_type(const Instr& i) {
@@ -77,6 +115,10 @@ bool may_cast(ir::Op how, DType from, DType to) {
 bool may_look_up(DType type, size_t entries) {
   return (type == DType::f32 || type == DType::i32) && entries >= 2 && entries <= 16 &&
          (entries & (entries - 1)) == 0;
+}
+
+bool is_narrow(const Body& body, ValueId id, DType narrow) {
+  return narrow_within(body, id, narrow, 12);
 }
 
 BodyBuilder::BodyBuilder(Body& body) : body_(body) {
@@ -211,6 +253,9 @@ Val BodyBuilder::cast(Val x, DType to, ir::Op how) {
     std::array<uint64_t, 1> bits{operand.bits};
     return constant(to, ir::eval_scalar(how, x.type, bits, to));
   }
+  if (to == DType::f32 && compute_type(x.type) != x.type && operand.code == Code::arithmetic &&
+      operand.op == ir::Op::cast && operand.from == to && is_narrow(body_, operand.args[0], x.type))
+    return {operand.args[0], to};
   Instr instr{.code = Code::arithmetic, .op = how, .type = to, .from = x.type, .expr = {}};
   instr.args[0] = x.id;
   return emit(std::move(instr));

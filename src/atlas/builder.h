@@ -73,6 +73,8 @@ class BodyBuilder {
 bool may_compute(ir::Op op, DType type);
 /// Whether `how` (cast, cast_wrap or bitcast) converts `from` to `to`.
 bool may_cast(ir::Op how, DType from, DType to);
+/// Whether a f32 is known to be a number of `narrow` (f16 or bf16), to which no cast rounds it.
+bool is_narrow(const Body& body, ValueId id, DType narrow);
 /// Whether there are tables of so many entries of `type`.
 bool may_look_up(DType type, size_t entries);
 

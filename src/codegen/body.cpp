@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "atlas/builder.h"
 #include "base/error.h"
 #include "codegen/index.h"
 #include "codegen/memory.h"
@@ -126,7 +127,10 @@ LaneValue Walker::emit_op(Scope& at, const Instr& i) {
   for (size_t n = 0; n < count; ++n)
     operands[n] = vector ? splat(k_, arg(i, n), at.lanes()) : arg(i, n).v;
   if (ir::info(i.op).kind == ir::OpKind::cast)
-    return {emit_cast(k_, i.op, operands[0], i.from, i.type), vector};
+    return {emit_cast(k_, i.op, operands[0], i.from, i.type,
+                      i.from == DType::f32 && compute_type(i.type) == DType::f32 &&
+                          i.type != DType::f32 && atlas::is_narrow(body_, i.args[0], i.type)),
+            vector};
   if (i.op == ir::Op::exp && i.bits != 0) return {k_.render(i.op, operands[0], true), vector};
   Value* mask = vector || at.lanes() == 1 ? at.mask() : nullptr;
   return {emit_arithmetic(k_, i.op, i.type, std::span(operands).first(count), mask), vector};

@@ -21,8 +21,8 @@ Value* emit_arithmetic(Function& k, ir::Op op, DType type, std::span<Value* cons
                        Value* mask = nullptr);
 /// x * y + z as products take it: one rounding on floats, wrapping on integers.
 Value* multiply_add(Function& k, DType type, Value* x, Value* y, Value* z);
-/// cast, cast_wrap and bitcast.
-Value* emit_cast(Function& k, ir::Op how, Value* x, DType from, DType to);
+/// cast, cast_wrap and bitcast. `narrow`: x, a f32, is a number of the f16 or bf16 that it becomes.
+Value* emit_cast(Function& k, ir::Op how, Value* x, DType from, DType to, bool narrow = false);
 /// reduce_sum, _prod, _max and _min as arithmetic on two values.
 Value* combine(Function& k, ir::Op reduce, DType type, Value* x, Value* y);
 

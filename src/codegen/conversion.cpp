@@ -20,6 +20,10 @@ class Converter {
   }
 
   Value* run(Op how, Value* x, DType from, DType to);
+  /// Of a f32, whose low half is 0 where it is a bf16.
+  Value* high_half(Value* x) {
+    return ir_.CreateTrunc(ir_.CreateLShr(ir_.CreateBitCast(x, ints(32)), word(16)), ints(16));
+  }
 
  private:
   llvm::Type* type(DType t) const { return k_.lane_type(t, lanes_); }
@@ -52,11 +56,10 @@ Value* Converter::bf16_to_f32(Value* x) {
 Value* Converter::f32_to_bf16(Value* x) {
   if (Value* own = k_.round_to_bf16(x)) return own;
   Value* u = ir_.CreateBitCast(x, ints(32));
-  Value* high = ir_.CreateLShr(u, word(16));
-  Value* rounded = ir_.CreateAdd(ir_.CreateAdd(u, word(0x7fff)), ir_.CreateAnd(high, word(1)));
-  Value* nan = ir_.CreateOr(high, word(0x40));
-  Value* r = ir_.CreateSelect(ir_.CreateFCmpUNO(x, x), nan, ir_.CreateLShr(rounded, word(16)));
-  return ir_.CreateTrunc(r, ints(16));
+  Value* odd = ir_.CreateAnd(ir_.CreateLShr(u, word(16)), word(1));
+  Value* rounded = ir_.CreateAdd(ir_.CreateAdd(u, word(0x7fff)), odd);
+  Value* nan = llvm::Constant::getAllOnesValue(ints(32));
+  return high_half(ir_.CreateSelect(ir_.CreateFCmpUNO(x, x), nan, rounded));
 }
 
 Value* Converter::f16_to_f32(Value* x) {
@@ -178,8 +181,9 @@ Value* Converter::run(Op how, Value* x, DType from, DType to) {
 
 }  // namespace
 
-Value* emit_cast(Function& k, Op how, Value* x, DType from, DType to) {
-  return Converter(k, x).run(how, x, from, to);
+Value* emit_cast(Function& k, Op how, Value* x, DType from, DType to, bool narrow) {
+  Converter c(k, x);
+  return narrow && to == DType::bf16 ? c.high_half(x) : c.run(how, x, from, to);
 }
 
 }  // namespace hologram::codegen

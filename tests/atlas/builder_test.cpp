@@ -45,13 +45,13 @@ TEST(Builder, FoldsExactArithmetic) {
   EXPECT_EQ(b.select(t, y, x).id, y.id);
   EXPECT_EQ(b.cast(y, DType::f32).id, y.id);
   EXPECT_EQ(body.instrs[b.index(Expr(7)).id].code, atlas::Code::constant);
-}
-
-TEST(Builder, KeepsWhatSetsTheStickyError) {
-  atlas::Body body;
-  BodyBuilder b(body);
-  Val q = b.div(b.integer(DType::i32, 1), b.integer(DType::i32, 0));
+  Val q = b.div(b.integer(DType::i32, 1), b.integer(DType::i32, 0));  // sets the sticky error
   EXPECT_EQ(body.instrs[q.id].code, atlas::Code::arithmetic);
+  Val h = b.cast(b.load(1, DType::bf16, Expr(0)), DType::f32), m = b.op(Op::max, h, b.number(DType::f32, 2)), p = b.mul(h, m);
+  auto rounded = [&](Val v) { return b.cast(b.cast(v, DType::bf16), DType::f32).id; };
+  EXPECT_EQ(rounded(m), m.id);
+  EXPECT_NE(rounded(p), p.id);
+  EXPECT_NE(rounded(b.op(Op::max, h, b.number(DType::f32, 0.1))), b.op(Op::max, h, b.number(DType::f32, 0.1)).id);
 }
 
 TEST(Builder, FinishRepeatsAnEarlierValue) {

@@ -61,7 +61,7 @@ class Model {
     Shape of_weight = left->shape;
     of_weight[of_weight.size() - 2] = of_weight.back();
     of_weight.back() = results / groups;
-    Value y = g.reshape(dot(left, weight(of_weight)), {groups, n, oh, ow, results / groups});
+    Value y = g.reshape(dot(left, weight(of_weight, x->dtype)), {groups, n, oh, ow, results / groups});
     return relu(g.reshape(g.permute(y, {1, 0, 4, 2, 3}), {n, results, oh, ow}));
   }
 
@@ -197,12 +197,12 @@ TEST_P(MachineTest, PlansForPoorMachinesGiveTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Graphs, MachineTest, testing::ValuesIn(cases), [](const auto& each) { return std::string(each.param.name); });
 
 TEST(Machine, WinogradsMethodIsOneOfUnrolledWindows) {
-  Model m;
-  m.output(m.convolve(m.input({1, 64, 28, 28}), 64, 3, 1, 1));
-  const test::PanelMachine rich(32);
-  const test::PoorMachine poor;
-  EXPECT_EQ(features_of(plan_for(m.g, rich, false)).winograd, 1);
-  EXPECT_EQ(features_of(plan_for(m.g, poor, false)).winograd, 0);
+  for (DType t : {DType::f32, DType::f16, DType::bf16}) {
+    Model m;
+    m.output(m.convolve(m.input({1, 64, 28, 28}, t), 64, 3, 1, 1));
+    EXPECT_EQ(features_of(plan_for(m.g, test::PanelMachine(32), false)).winograd, 1);
+    EXPECT_EQ(features_of(plan_for(m.g, test::PoorMachine(), false)).winograd, 0);
+  }
 }
 
 // Threads take pieces of the outermost axes: of pixels, as of the products around, not of channels.

@@ -66,10 +66,12 @@ Kernels lower_product(const Context& cx) {
   bool once = sources && !narrow;
   const bool given_bytes = packs && !sources && machine.packs_given_bytes(about);
   std::optional<WindowImage> winograd;
-  if (packs && !narrow && machine.unrolls_windows && in == DType::f32 && acc == DType::f32 &&
+  if (packs && !narrow && machine.unrolls_windows && group == 1 && acc == DType::f32 &&
       !cx.options.reproducible && batch.empty() && cx.cluster.parts == 1)
     winograd = window_image(cx.cluster, 3);
   if (winograd && !winograd_pays(*winograd, rhs->shape[1], once, machine)) winograd.reset();
+  // 16-bit operands are transformed as what they are in float32.
+  if (winograd) about.operand_type = in = acc;
   if (packs && !narrow && !winograd) about.terms = machine.terms(about, sources.has_value());
   if (once || winograd || about.terms > 0 || given_bytes) {
     Packed made = winograd          ? pack_winograd(cx, rhs, width)
@@ -110,7 +112,7 @@ Kernels lower_product(const Context& cx) {
   {
     Emitter e = cx.emitter(k, p.lhs);
     const Val x = e.value(lhs, lhs_at);
-    end_with(p.lhs, widened ? e.widen(x) : x);
+    end_with(p.lhs, widened || winograd ? e.widen(x) : x);
   }
   if (packed >= 0) {
     p.packed_rhs = k.buffer(packed, Access::read);
@@ -123,7 +125,7 @@ Kernels lower_product(const Context& cx) {
                                winograd->width + Expr(2), winograd->channels})
       p.axes.push_back({AxisKind::parallel, extent});
     Emitter e = cx.emitter(k, p.image);
-    end_with(p.image, e.value(winograd->image, winograd->index));
+    end_with(p.image, e.convert(e.value(winograd->image, winograd->index), acc));
   }
   if (planes) {
     Emitter e = cx.emitter(k, p.rhs);

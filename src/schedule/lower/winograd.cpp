@@ -28,7 +28,7 @@ Packed pack_winograd(const Context& cx, Value rhs, int width) {
   auto channels = rhs->shape[0].exact_div(9);
   check(channels.has_value(), "winograd packing: the depth");
   Shape shape{ceil_div(n, Expr(width)), Expr(16), *channels, Expr(width)};
-  int slot = cx.storage.temporary(rhs->dtype, shape, "pack");
+  int slot = cx.storage.temporary(DType::f32, shape, "pack");
   const Shape points{shape[0], shape[2], shape[3]};
   Lowered kernel = cx.map_loop("pack", points, [&](Emitter& e, const Index& at) {
     Expr column = at[0] * Expr(width) + at[2];
@@ -39,7 +39,8 @@ Packed pack_winograd(const Context& cx, Value rhs, int width) {
     for (size_t u = 0; u < 3; ++u)
       for (size_t v = 0; v < 3; ++v) {
         Expr row = Expr(static_cast<int64_t>(3 * u + v)) * *channels + at[1];
-        Val x = raw[u][v] = or_zero(e, guard, e.value(rhs, {row, column}, guard));
+        Val x = raw[u][v] =
+            or_zero(e, guard, e.convert(e.value(rhs, {row, column}, guard), DType::f32));
         g[u][v] = e.convert(x, DType::f64);
         Val size = b.op(Op::abs, x);
         magnitude = u + v == 0 ? size : b.add(magnitude, size);
