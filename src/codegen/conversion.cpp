@@ -130,6 +130,7 @@ Value* Converter::saturate(Value* x, DType to) {
 
 // To a signed integer, the least one for NaN and what does not fit.
 Value* Converter::truncate(Value* x, int bits) {
+  if (Value* own = k_.truncate(x, bits)) return own;
   double limit = std::ldexp(1.0, bits - 1);
   auto real = [&](double v) { return llvm::ConstantFP::get(x->getType(), v); };
   bool exact = x->getType()->getScalarType()->isFloatTy() ||

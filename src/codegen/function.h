@@ -155,6 +155,9 @@ class Function {
   /// f32 → bf16 (as i16) by instructions that take subnormal numbers for 0, where that is allowed
   /// and they exist; else null.
   virtual Value* round_to_bf16(Value* x) = 0;
+  /// A float cut to a signed integer of so many bits, the least one for NaN and what does not fit,
+  /// by an instruction that gives just that; null if there is none.
+  virtual Value* truncate(Value* x, int bits) = 0;
   /// table[index mod its size] for a scalar or a vector of i32.
   virtual Value* look_up(DType type, std::span<const uint64_t> table, Value* index) = 0;
 

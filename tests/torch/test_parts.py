@@ -110,16 +110,14 @@ def test_antialiased_resizing(image, size):
             same(name, x, size, align)
             same(name, x.contiguous(memory_format=LAST), size, align)
             same(name, x.double(), size, align)
-        factors = [1.3, 0.7]
-        same(name, x, [int(n * f) for n, f in zip(image, factors)], False, *factors)
+        same(name, x, [int(n * f) for n, f in zip(image, (1.3, 0.7))], False, 1.3, 0.7)
         stays(name, normal(1, 1, 200, 8), (3, 8), False)  # windows too long
         stays(name, x, size, False, 9.0, 9.0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 def test_polygamma(n):
-    edges = [0.0, -0.0, -1, -2, 0.5, 1e-3, 1e10, torch.inf, -torch.inf, torch.nan]
-    x = torch.cat([10 * normal(200), torch.tensor(edges)])
+    x = torch.cat([10 * normal(200), torch.tensor([0.0, -0.0, -1, -2, 0.5, 1e-3, 1e10, torch.inf, -torch.inf, torch.nan])])
     for value in (x, x.double(), torch.arange(1, 5)):
         same("polygamma", n, value)
     same("polygamma", n, x.bfloat16() if n < 3 else x[x > 0].bfloat16())  # eager sums others in bfloat16
@@ -129,12 +127,12 @@ def test_polygamma(n):
 
 
 def test_compiled_parts_are_native():
-    def pools(x):
-        return F.adaptive_max_pool2d(x, (5, 4), return_indices=True), F.adaptive_max_pool1d(x[0], 3)
-
-    native(pools, (normal(2, 3, 13, 10),))
+    native(lambda x: (F.adaptive_max_pool2d(x, (5, 4), return_indices=True), F.adaptive_max_pool1d(x[0], 3)), (normal(2, 3, 13, 10),))
     native(lambda x: F.interpolate(x, (16, 9), mode="bicubic", antialias=True), (normal(1, 5, 21, 14),))
     trained(lambda x: F.pad(F.adaptive_avg_pool2d(x, (6, 5)), (1, 2, 1, 0), mode="replicate"), (normal(2, 3, 13, 10),))
+    native(lambda x: F.pad(x, (1, 2, 3, 0), mode="circular"), (normal(2, 3, 7, 9).contiguous(memory_format=LAST),), dynamic=False)
+    assert backend_stats()["kernels"] == 1
+    trained(lambda x: F.pad(x, (1, 2, 3, 0), mode="circular"), (normal(2, 3, 7, 9),))
     trained(lambda x, y: torch.cdist(x, y, 3.0), (normal(5, 4), normal(6, 4, seed=1)))
     trained(lambda x: F.max_pool2d(x, 9, 1, 4) + F.dropout(x, 1.0), (normal(2, 3, 13, 10),))
     trained(lambda x: F.group_norm(x, 2), (normal(0, 4, 3),))
@@ -154,8 +152,7 @@ WAVES = "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"
 )
 def test_special_functions(name, dtype):
     function = getattr(torch.special, name)
-    edges = [0.0, -0.0, 8, -8, 7.9999995, 8.000001, 26, 26.00001, -26.1, 88, 1e-30, -1e-42, 1e30]
-    edges += [torch.inf, -torch.inf, torch.nan]
+    edges = [0.0, -0.0, 8, -8, 7.9999995, 8.000001, 26, 26.00001, -26.1, 88, 1e-30, -1e-42, 1e30, torch.inf, -torch.inf, torch.nan]
     x = torch.cat([3 * normal(500), 30 * normal(300, seed=1), torch.tensor(edges)]).to(dtype)
     x = torch.arange(-20, 20) if dtype == torch.int64 else x
     actual, expected = compile_fresh(function)(x), function(x)

@@ -86,6 +86,27 @@ def _whole_attention(node) -> bool:
     return True
 
 
+def circular(x, pad):
+    """x with the other end's elements before and behind its last axes; eager's result is contiguous whatever x is."""
+    for axis, low, high in zip(range(x.dim() - 1, 1, -1), pad[::2], pad[1::2]):
+        n = x.shape[axis]
+        x = torch.cat([x.narrow(axis, n - low, low), x, x.narrow(axis, 0, high)], axis)
+    return x.contiguous()
+
+
+def _pad(node) -> bool:
+    """Circular padding is a concatenation for each axis: PyTorch copies part after part into one tensor."""
+    given = dict(zip(("input", "pad", "mode"), node.args)) | dict(node.kwargs)
+    x, pad = _example(given.get("input")), given.get("pad")
+    if given.get("mode") != "circular" or not isinstance(x, torch.Tensor) or not runtimes.holds(x) or len(pad) != 2 * x.dim() - 4:
+        return False
+    sizes = [n for n in reversed(x.shape[2:]) for _ in range(2)]
+    if not any(pad) or not all(type(count) is type(n) is int and 0 <= count <= n for count, n in zip(pad, sizes)):
+        return False
+    node.target, node.args, node.kwargs = circular, (given["input"], pad), {}
+    return True
+
+
 def _recurrent(function):
     def rewrite(node) -> bool:
         """Replaces a layer over a plain tensor; packed sequences (a tensor of batch sizes second) stay."""
@@ -112,6 +133,7 @@ _REWRITES = {
     _SDPA: _sdpa,
     functional.multi_head_attention_forward: _whole_attention,
     functional.interpolate: resize.rewrite,
+    torch._C._nn.pad: _pad,
 }
 if hasattr(torch.ops.higher_order, "flex_attention"):
     _REWRITES[torch.ops.higher_order.flex_attention] = _flex

@@ -4,6 +4,9 @@
 #include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "backend/cpu/exponential.h"
 #include "backend/cpu/lookup.h"
 
@@ -48,6 +51,51 @@ Value* CpuFunction::round_to_bf16(Value* x) {
     parts.push_back(ir.CreateIntrinsic(Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {},
                                        {part(l + 16), part(l)}));
   return ir.CreateBitCast(llvm::concatenateVectors(ir, parts), lane_type(DType::bf16, lanes));
+}
+
+Value* CpuFunction::truncate(Value* x, int bits) {
+  if (target.isa != Isa::avx2 && target.isa != Isa::avx512) return nullptr;
+  const int lanes = lanes_of(x);
+  const bool single = x->getType()->getScalarType()->isFloatTy();
+  if (!x->getType()->isVectorTy()) {
+    auto* wide = llvm::FixedVectorType::get(x->getType(), single ? 4 : 2);
+    x = ir.CreateInsertElement(llvm::Constant::getNullValue(wide), x, uint64_t{0});
+    auto id = bits == 32 ? single ? Intrinsic::x86_sse_cvttss2si : Intrinsic::x86_sse2_cvttsd2si
+              : single   ? Intrinsic::x86_sse_cvttss2si64
+                         : Intrinsic::x86_sse2_cvttsd2si64;
+    return ir.CreateIntrinsic(id, {}, {x});
+  }
+  if (bits == 64 && target.isa == Isa::avx2) {  // which converts no vectors to 64 bits
+    Value* all = llvm::PoisonValue::get(lane_type(DType::i64, lanes));
+    for (uint64_t l = 0; l < static_cast<uint64_t>(lanes); ++l)
+      all = ir.CreateInsertElement(all, truncate(ir.CreateExtractElement(x, l), bits), l);
+    return all;
+  }
+  // kernels for tiles count in 16 lanes, whichever instructions they may use beside them
+  const int bytes = target.isa == Isa::avx2 ? 32 : 64,
+            whole = std::min(lanes, bytes / (single ? 4 : 8));
+  if (bits != 32 || whole < 4 || lanes % whole != 0) return nullptr;
+  auto cut = [&](Value* part) -> Value* {
+    if (whole == 4 && single) return ir.CreateIntrinsic(Intrinsic::x86_sse2_cvttps2dq, {}, {part});
+    if (whole == 4) return ir.CreateIntrinsic(Intrinsic::x86_avx_cvtt_pd2dq_256, {}, {part});
+    if (whole == 8 && single)
+      return ir.CreateIntrinsic(Intrinsic::x86_avx_cvtt_ps2dq_256, {}, {part});
+    constexpr uint32_t usual_rounding = 4;
+    return ir.CreateIntrinsic(
+        single ? Intrinsic::x86_avx512_mask_cvttps2dq_512
+               : Intrinsic::x86_avx512_mask_cvttpd2dq_512,
+        {},
+        {part, llvm::Constant::getNullValue(lane_type(DType::i32, whole)),
+         llvm::ConstantInt::getSigned(ir.getIntNTy(static_cast<unsigned>(whole)), -1),
+         ir.getInt32(usual_rounding)});
+  };
+  std::vector<Value*> parts;
+  for (int first = 0; first < lanes; first += whole) {
+    std::vector<int> chosen(static_cast<size_t>(whole));
+    std::iota(chosen.begin(), chosen.end(), first);
+    parts.push_back(cut(lanes == whole ? x : ir.CreateShuffleVector(x, chosen)));
+  }
+  return llvm::concatenateVectors(ir, parts);
 }
 
 Value* CpuFunction::look_up(DType type, std::span<const uint64_t> table, Value* index) {

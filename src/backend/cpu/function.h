@@ -13,6 +13,7 @@ class CpuFunction final : public codegen::Function {
 
   Value* render(ir::Op op, Value* x, bool bounded) override;
   Value* round_to_bf16(Value* x) override;
+  Value* truncate(Value* x, int bits) override;
   Value* look_up(DType type, std::span<const uint64_t> table, Value* index) override;
 
   const Target& target;

@@ -336,8 +336,10 @@ class LoopEmitter {
   // Points [low, high) of the lane axis, at least one of them.
   void line(Scope& scope, Value* low, Value* high) {
     const auto& stages = f_.block.stages;
-    if (stages.size() == 1 && stages[0].kind == atlas::StageKind::point)
-      return ranges(scope, stages[0].body, low, high, f_.extent(f_.rank - 1));
+    if (stages.size() == 1 && stages[0].kind == atlas::StageKind::point) {
+      ranges_ = ranges_of(stages[0].body, f_.block.axes, f_.rank - 1, f_.plan.lanes);
+      return ranges(scope, ranges_.front(), low, high);
+    }
     if (f_.plan.columns > 0) return LoopColumns(f_, lanes_).line(scope, low, high);
     if (stages_.walks_rows_first()) return stages_.emit_rows_first(scope, low, high);
     std::vector<const atlas::Body*> bodies;
@@ -347,40 +349,30 @@ class LoopEmitter {
   }
 
   // The same for one body, range by range in which its comparisons of coordinates have one outcome.
-  // `length`: of the range, at most.
-  void ranges(Scope& scope, const atlas::Body& body, Value* low, Value* high, const Expr& length) {
+  void ranges(Scope& scope, const Range& range, Value* low, Value* high) {
     int axis = f_.rank - 1;
-    bool is_short = length.is_const() && length.constant_value() < 2 * f_.plan.lanes;
-    auto split = first_comparison(body, axis);
-    if (!split || (split->slope != 0 && is_short) || ranges_ >= ranges_for(body)) {
-      return lanes_.loop(scope, axis, low, high, is_short ? 1 : f_.plan.unroll, {&body},
-                         [&](Scope& s) { emit_body(s, body); });
-    }
-    ++ranges_;
-    const atlas::Body &holds = assumed_.emplace_back(assume(body, split->id, true)),
-                      &fails = assumed_.emplace_back(assume(body, split->id, false));
-    if (split->slope == 0) {
-      Value* rest = emit_expr(scope, split->rest).v;
+    if (!range.split)
+      return lanes_.loop(scope, axis, low, high, range.is_short(f_.plan.lanes) ? 1 : f_.plan.unroll,
+                         {&range.body}, [&](Scope& s) { emit_body(s, range.body); });
+    if (range.split->slope == 0) {
+      Value* rest = emit_expr(scope, range.split->rest).v;
       scope.seek();
       Value* truth = ir_.CreateICmpSGE(rest, k_.i64(0));
-      emit_if(scope, truth, [&](Scope& s) { ranges(s, holds, low, high, length); });
+      emit_if(scope, truth, [&](Scope& s) { ranges(s, *range.holds, low, high); });
       scope.seek();
-      emit_if(scope, ir_.CreateNot(truth), [&](Scope& s) { ranges(s, fails, low, high, length); });
+      emit_if(scope, ir_.CreateNot(truth), [&](Scope& s) { ranges(s, *range.fails, low, high); });
       return;
     }
-    const bool rises = split->slope > 0;
-    const Expr at = first_beyond(*split);
-    Value* middle = emit_expr(scope, at).v;
+    const bool rises = range.split->slope > 0;
+    Value* middle = emit_expr(scope, first_beyond(*range.split)).v;
     scope.seek();
     middle = ir_.CreateBinaryIntrinsic(Intrinsic::smax, middle, low);
     middle = ir_.CreateBinaryIntrinsic(Intrinsic::smin, middle, high);
-    emit_if(scope, ir_.CreateICmpSLT(low, middle), [&](Scope& s) {
-      ranges(s, rises ? fails : holds, low, middle, at.is_const() ? at : length);
-    });
+    emit_if(scope, ir_.CreateICmpSLT(low, middle),
+            [&](Scope& s) { ranges(s, rises ? *range.fails : *range.holds, low, middle); });
     scope.seek();
-    emit_if(scope, ir_.CreateICmpSLT(middle, high), [&](Scope& s) {
-      ranges(s, rises ? holds : fails, middle, high, at.is_const() ? length - at : length);
-    });
+    emit_if(scope, ir_.CreateICmpSLT(middle, high),
+            [&](Scope& s) { ranges(s, rises ? *range.holds : *range.fails, middle, high); });
   }
 
   const LoopFrame& f_;
@@ -388,14 +380,7 @@ class LoopEmitter {
   llvm::IRBuilder<>& ir_;
   LoopLanes lanes_;
   LoopStages stages_;
-  // Each comparison that is decided makes one more copy of the body; what is left undecided masks.
-  static int ranges_for(const atlas::Body& body) {
-    constexpr int64_t most_ranges = 12, most_instructions = 4000;
-    auto length = static_cast<int64_t>(std::max<size_t>(1, body.instrs.size()));
-    return static_cast<int>(std::min(most_ranges, most_instructions / length));
-  }
-  int ranges_ = 0;                   ///< comparisons that were decided
-  std::deque<atlas::Body> assumed_;  ///< scopes remember what they hold of a body by its address
+  std::deque<Range> ranges_;  ///< scopes remember what they hold of a body by its address
 };
 
 }  // namespace

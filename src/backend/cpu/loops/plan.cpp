@@ -30,6 +30,22 @@ std::vector<bool> computed_once(const atlas::Body& body, int axis) {
   return once;
 }
 
+namespace {
+
+// Whether a value is an f64 that is loaded for nothing but a conversion, which halves it at once.
+std::vector<bool> narrowed_at_once(const atlas::Body& body) {
+  std::vector<bool> only;
+  for (const Instr& i : body.instrs) only.push_back(i.code == Code::load && i.type == DType::f64);
+  for (const Instr& i : body.instrs) {
+    const bool cast = i.code == Code::arithmetic && ir::info(i.op).kind == ir::OpKind::cast;
+    for (atlas::ValueId a : i.args)
+      if (a != atlas::no_value && !(cast && size_of(i.type) < size_of(DType::f64))) only[a] = false;
+  }
+  return only;
+}
+
+}  // namespace
+
 int lane_bytes(const atlas::Program& p) {
   int widest = 1, widest_index = 1;
   bool floats = false;
@@ -42,12 +58,13 @@ int lane_bytes(const atlas::Program& p) {
     floats = floats || is_float(t);
   };
   for (const Stage& s : p.nest().stages) {
-    const std::vector<bool> once = computed_once(s.body);
+    const std::vector<bool> once = computed_once(s.body), narrowed = narrowed_at_once(s.body);
     for (size_t n = 0; n < once.size(); ++n) {
       const Instr& i = s.body.instrs[n];
       if (i.code == Code::index || i.code == Code::clamp_index || once[n]) continue;
-      see(i.type);
-      if (i.code == Code::arithmetic && ir::info(i.op).kind == ir::OpKind::cast) see(i.from);
+      see(narrowed[n] ? DType::f32 : i.type);
+      if (i.code == Code::arithmetic && ir::info(i.op).kind == ir::OpKind::cast)
+        see(narrowed[i.args[0]] ? DType::f32 : i.from);
     }
     for (const atlas::Reduction& r : s.reductions) see(r.type);
   }

@@ -1,6 +1,8 @@
 // backend/cpu/loops/ranges.cpp: bodies under assumptions about where their points lie.
 #include "backend/cpu/loops/ranges.h"
 
+#include <algorithm>
+
 #include "atlas/rewriting.h"
 
 namespace hologram::cpu {
@@ -88,6 +90,76 @@ Body assume(const Body& body, ValueId id, bool truth) {
 Expr known_of(const Comparison& c, int lane_axis, const Expr& extent, bool truth) {
   const Expr holds = Expr::axis(lane_axis, extent) * Expr(c.slope) + c.rest;
   return truth ? holds : beyond(holds);
+}
+
+bool Range::is_short(int lanes) const {
+  const Expr length = to - from;
+  return length.is_const() && length.constant_value() < 2 * lanes;
+}
+
+namespace {
+
+// The part of the places of an axis at which slope * place + rest >= 0.
+double share_of(int64_t slope, int64_t rest, int64_t from, int64_t to) {
+  const Comparison c{0, slope, Expr(rest)};
+  const int64_t at = std::clamp(first_beyond(c).constant_value(), from, to);
+  return static_cast<double>(slope > 0 ? to - at : at - from) / static_cast<double>(to - from);
+}
+
+// The part of a range's points for which a comparison holds, a half where that is not known.
+double share_of(const Comparison& c, const Range& range, const std::vector<atlas::Axis>& axes) {
+  constexpr double unknown = 0.5;
+  if (c.slope != 0) {
+    if (!c.rest.is_const() || !range.from.is_const() || !range.to.is_const()) return unknown;
+    const int64_t from = range.from.constant_value(), to = range.to.constant_value();
+    return from < to ? share_of(c.slope, c.rest.constant_value(), from, to) : unknown;
+  }
+  for (size_t a = 0; a < axes.size(); ++a) {
+    auto parts = c.rest.linear_in_axis(static_cast<int>(a));
+    const Expr& extent = axes[a].extent;
+    if (parts && parts->first.is_const() && parts->first.constant_value() != 0 &&
+        parts->second.is_const() && extent.is_const() && extent.constant_value() > 0)
+      return share_of(parts->first.constant_value(), parts->second.constant_value(), 0,
+                      extent.constant_value());
+  }
+  return unknown;
+}
+
+}  // namespace
+
+std::deque<Range> ranges_of(const Body& body, const std::vector<atlas::Axis>& axes, int lane_axis,
+                            int lanes) {
+  constexpr size_t most_ranges = 12, most_instructions = 4000;
+  const size_t most =
+      std::min(most_ranges, most_instructions / std::max<size_t>(1, body.instrs.size()));
+  std::deque<Range> all;
+  std::vector<Range*> open;  // leaves that may be taken apart
+  auto add = [&](Body left, const Expr& from, const Expr& to, double share) {
+    Range& r = all.emplace_back(std::move(left), from, to, share);
+    r.split = first_comparison(r.body, lane_axis);
+    if (r.split && !(r.split->slope != 0 && r.is_short(lanes)))
+      open.push_back(&r);
+    else
+      r.split.reset();
+    return &r;
+  };
+  add(body, Expr(0), axes[static_cast<size_t>(lane_axis)].extent, 1);
+  for (size_t decided = 0; decided < most && !open.empty(); ++decided) {
+    auto heaviest = std::ranges::max_element(open, {}, &Range::share);
+    Range& r = **heaviest;
+    open.erase(heaviest);
+    const Comparison& c = *r.split;
+    const double part = share_of(c, r, axes);
+    const bool rises = c.slope > 0;
+    Expr at = c.slope != 0 ? first_beyond(c) : Expr(0);
+    const bool known = c.slope != 0 && at.is_const();
+    r.holds = add(assume(r.body, c.id, true), known && rises ? at : r.from,
+                  known && !rises ? at : r.to, r.share * part);
+    r.fails = add(assume(r.body, c.id, false), known && !rises ? at : r.from,
+                  known && rises ? at : r.to, r.share * (1 - part));
+  }
+  for (Range* r : open) r->split.reset();
+  return all;
 }
 
 Body at_place(const Body& body, int axis, int64_t place) {

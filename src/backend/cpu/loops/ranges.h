@@ -5,6 +5,7 @@
 // range of points in which such a comparison has one outcome the body needs neither side's mask.
 #pragma once
 
+#include <deque>
 #include <optional>
 
 #include "atlas/program.h"
@@ -33,6 +34,21 @@ atlas::Body at_place(const atlas::Body& body, int axis, int64_t place);
 Expr known_of(const Comparison& c, int lane_axis, const Expr& extent, bool truth);
 /// What is left of the body where this is known not to be negative.
 atlas::Body assume(const atlas::Body& body, const Expr& known);
+
+/// What is left of a body over a range of points: a leaf, or two parts by the outcome of `split`.
+struct Range {
+  atlas::Body body;
+  Expr from, to;  ///< of the lane axis, at the most
+  double share;   ///< of all points, about
+  std::optional<Comparison> split;
+  const Range *holds = nullptr, *fails = nullptr;
+
+  bool is_short(int lanes) const;
+};
+/// Takes a body apart where comparisons of coordinates change, most points first, until its copies
+/// are many or long; what a leaf leaves undecided is a mask. The first range is all of it.
+std::deque<Range> ranges_of(const atlas::Body& body, const std::vector<atlas::Axis>& axes,
+                            int lane_axis, int lanes);
 
 /// What is left of the body where value `id` (b8) is known; it raises the same errors.
 atlas::Body assume(const atlas::Body& body, atlas::ValueId id, bool truth);
