@@ -285,6 +285,7 @@ def test_operators_that_call_graphs_are_native(function):
 
 def test_operators_that_call_graphs_in_training_and_over_sizes():
     agree(associated, (normal(4, 4).requires_grad_(),))
+    assert compile_fresh(associated)(normal(4, 4)).stride() == (1, 4)
     agree(strictly, (normal(4, 4),), (normal(6, 6),), dynamic=True)
 
 

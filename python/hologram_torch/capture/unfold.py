@@ -28,8 +28,10 @@ def unfold(module) -> None:
             node.meta["val"] = _seen(node)
     kinds = (*_CALLS, *_MADE_OF_OTHERS)
     while found := [n for n in module.graph.nodes if isinstance(n.target, HigherOrderOperator) and n.target._name in kinds]:
-        if not any([_unfolded(module, node) for node in found]):  # all of them, what is inside in the next turn
+        moved = set()
+        if not any([_unfolded(module, node, moved) for node in found]):  # all of them, what is inside in the next turn
             break
+        _laid_anew(module, moved)
         module.recompile()
 
 
@@ -42,7 +44,25 @@ def _seen(node):
         return operator(*args, **kwargs)
 
 
-def _unfolded(module, node) -> bool:
+def _strides(value):
+    return [x.stride() for x in torch.utils._pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
+
+
+def _laid_anew(module, moved):
+    """What follows nodes whose results lie otherwise than the operator's own fake ones did (those of a scan along another axis)."""
+    mode = torch._guards.detect_fake_mode([n.meta.get("val") for n in moved])
+    for node in module.graph.nodes if mode else ():
+        inputs = node.all_input_nodes
+        known = not isinstance(node.target, HigherOrderOperator) and all("val" in n.meta for n in (node, *inputs))
+        if node.op == "call_function" and known and moved.intersection(inputs):
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+            with mode, torch.no_grad():
+                before, node.meta["val"] = node.meta["val"], node.target(*args, **kwargs)
+            if _strides(before) != _strides(node.meta["val"]):
+                moved.add(node)
+
+
+def _unfolded(module, node, moved) -> bool:
     if node.target._name in _CALLS:
         body, operands = operator.attrgetter(node.args[0].target)(module), _CALLS[node.target._name](node)
     else:
@@ -57,7 +77,10 @@ def _unfolded(module, node) -> bool:
     if not several:
         node.replace_all_uses_with(results)
     for pick in list(node.users):
-        pick.replace_all_uses_with(results[pick.args[1]])
+        result = results[pick.args[1]]
+        if isinstance(result, torch.fx.Node) and _strides(result.meta.get("val")) not in ([], _strides(pick.meta.get("val"))):
+            moved.add(result)
+        pick.replace_all_uses_with(result)
         module.graph.erase_node(pick)
     module.graph.erase_node(node)
     return True
