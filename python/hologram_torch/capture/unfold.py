@@ -45,7 +45,9 @@ def _seen(node):
 
 
 def _strides(value):
-    return [x.stride() for x in torch.utils._pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
+    """Of the tensors of known sizes in it."""
+    tensors = (x for x in torch.utils._pytree.tree_leaves(value) if isinstance(x, torch.Tensor))
+    return [x.stride() for x in tensors if not x._has_symbolic_sizes_strides]
 
 
 def _laid_anew(module, moved):
@@ -54,7 +56,7 @@ def _laid_anew(module, moved):
     for node in module.graph.nodes if mode else ():
         inputs = node.all_input_nodes
         known = not isinstance(node.target, HigherOrderOperator) and all("val" in n.meta for n in (node, *inputs))
-        if node.op == "call_function" and known and moved.intersection(inputs):
+        if node.op == "call_function" and known and _strides(node.meta["val"]) and moved.intersection(inputs):
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
             with mode, torch.no_grad():
                 before, node.meta["val"] = node.meta["val"], node.target(*args, **kwargs)
