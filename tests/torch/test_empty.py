@@ -7,8 +7,7 @@ from harness import BACKEND
 def empties(function, *shapes):
     """Values and gradients of `function`, compiled and eager, on inputs of these shapes."""
     torch.manual_seed(0)
-    inputs = [torch.randn(s) for s in shapes]
-    results = []
+    inputs, results = [torch.randn(s) for s in shapes], []
     for f in (function, torch.compile(function, backend=BACKEND)):
         torch._dynamo.reset()
         leaves = [x.clone().requires_grad_() for x in inputs]

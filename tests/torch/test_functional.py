@@ -51,8 +51,7 @@ def test_binary(executor, name):
         torch.testing.assert_close(ours(executor, x, y), theirs(x, y))
         x, y = (t.double().requires_grad_() for t in (x, y))
         assert torch.autograd.gradcheck(ours, (x, y))
-    x = torch.randn(3, 4)
-    out = torch.empty(3, 4)
+    x, out = torch.randn(3, 4), torch.empty(3, 4)
     assert ours(executor, x, x, out=out) is out
     torch.testing.assert_close(out, theirs(x, x))
     with pytest.raises(ValueError):

@@ -196,8 +196,7 @@ def test_few_rows_of_16_bits_round_once(mode, dtype):
 
 @torch.no_grad()
 def test_rows_of_anything():
-    layer = quantize(nn.Linear(16, 8, bias=False), "dynamic-int8")
-    x = torch.randn(6, 16)
+    layer, x = quantize(nn.Linear(16, 8, bias=False), "dynamic-int8"), torch.randn(6, 16)
     x[0], x[1], x[2, 3], x[3] = 0, 5, float("nan"), x[4] * 1e-20
     for got in (layer(x), torch.compile(layer, backend="hologram")(x)):
         assert torch.equal(got[0], torch.zeros(8)) and got[2].isnan().all()

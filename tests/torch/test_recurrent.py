@@ -51,8 +51,7 @@ def test_inference(name):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_gradients(name):
-    layer = make(name)
-    results = []
+    layer, results = make(name), []
     for call in (compile_fresh(layer, fullgraph=True), layer):
         layer.zero_grad()
         x = normal(7, 3, 6).requires_grad_()

@@ -135,8 +135,7 @@ def test_what_others_read_stays():
 
 def test_what_is_held_elsewhere_is_not_counted():
     model = make()
-    weight = model[0].weight
-    frozen = hologram_torch.freeze(model, (X,), release_weights=True)
+    weight, frozen = model[0].weight, hologram_torch.freeze(model, (X,), release_weights=True)
     assert list(frozen.released) == ["2.weight"] and isinstance(model[0].weight, released.ReleasedWeight)
     assert weight.sum().isfinite()
 

@@ -110,8 +110,7 @@ def test_gradients_lie_row_by_row_where_a_weight_reads_them_transposed():
     def Block(self, x):
         return x + self.down(torch.relu(self.up(self.norm(x))))
 
-    model = torch.nn.Sequential(Block(), Block())
-    x = torch.randn(4, 32, 48)
+    model, x = torch.nn.Sequential(Block(), Block()), torch.randn(4, 32, 48)
     with counters.capture() as records:
         compiled = compile_fresh(model)
         compiled(x).square().mean().backward()

@@ -68,7 +68,7 @@ _ALSO = (
     "upsample_bicubic2d.default", "upsample_bilinear2d.default", "upsample_trilinear3d.default",
     "heaviside.default", "_addmm_activation.default", "batch_norm_backward.default",
     "dropout.default", "tril_indices.default", "triu_indices.default",
-    "embedding.default", "embedding_dense_backward.default",  # in the core set of later versions
+    "embedding.default",  # in the core set of later versions
 )  # fmt: skip
 
 
@@ -90,6 +90,14 @@ def _soft_margin_loss(x, target, *rest):
     return decomposition_table[aten.soft_margin_loss.default](x, target, *rest)
 
 
+def _embedding_backward(gradient, indices, num_weights, padding_idx, scale_grad_by_freq):
+    if not scale_grad_by_freq:
+        return NotImplemented
+    from torch._decomp import decomposition_table
+
+    return decomposition_table[aten.embedding_dense_backward.default](gradient, indices, num_weights, padding_idx, True)
+
+
 def _own() -> dict:
     from . import attention  # noqa: F401  (registers hologram::sdpa)
 
@@ -98,6 +106,7 @@ def _own() -> dict:
     tables = parts, sampled, segments, chunked, foreach, matrices, random_operators
     return {op: f for part in tables for op, f in part.table().items()} | {
         aten.grid_sampler_2d.default: _grid_sampler,
+        aten.embedding_dense_backward.default: _embedding_backward,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,
         aten.soft_margin_loss.default: _soft_margin_loss,

@@ -349,18 +349,20 @@ def index_fill(c, x, dim, index, value):
 
 @lower("embedding_dense_backward.default")
 def embedding_backward(c, gradient, indices, num_weights, padding_idx, scale_grad_by_freq):
-    if scale_grad_by_freq:
-        raise Unsupported("scale_grad_by_freq")
     width = gradient.shape[-1]
     count = numel(indices.shape)
     rows, at = c.reshape(gradient, [count, width]), c.reshape(indices, [count])
     if padding_idx >= 0:
         rows = c.where(c.reshape(c.eq(at, padding_idx), [count, 1]), c.number(rows.dtype, 0), rows)
-    wide = dtypes.compute(rows.dtype)
-    table = c.number(wide, 0, [num_weights, width])
-    return c.cast(c.scatter(table, at, c.cast(rows, wide), 0, "add"), c.out_dtype)
-
-
+    wide, name = dtypes.compute(rows.dtype), c.out_dtype
+    rows = c.cast(rows, wide)
+    if wide == name or c.hint(count) >= c.hint(num_weights):
+        return c.cast(c.scatter(c.number(wide, 0, [num_weights, width]), at, rows, 0, "add"), name)
+    # Sums in `wide` of the rows alone that are named, each at the last place that names it; then rounded into the table.
+    last = c.scatter(c.number("i64", 0, [num_weights]), at, c.iota("i64", [count], 0), 0, "set")
+    of = c.take(last, at, 0)
+    sums = c.scatter(c.number(wide, 0, [count, width]), of, rows, 0, "add")
+    return c.scatter(c.number(name, 0, [num_weights, width]), at, c.cast(c.take(sums, of, 0), name), 0, "set")
 
 
 _LEAST_SHARED = 1 << 14  # elements from which on several parts are counted at once
@@ -370,7 +372,7 @@ _LEAST_SHARED = 1 << 14  # elements from which on several parts are counted at o
 def histc(c, x, bins=100, min=0, max=0):
     """Counts in `bins` parts of a range that is given; one that is taken from the data may be refused by its values."""
     lo, hi = float(min), float(max)
-    if x.dtype not in ("f32", "f64") or not (math.isfinite(lo) and math.isfinite(hi) and lo < hi):
+    if x.dtype not in dtypes.FLOATS or not (math.isfinite(lo) and math.isfinite(hi) and lo < hi):
         raise Unsupported("histc over the range of its operand")
     x = c.flatten(x)
     lo, hi = c.number(x.dtype, lo), c.number(x.dtype, hi)
