@@ -1,6 +1,7 @@
 // atlas/builder.cpp: hash-consing and constant folding of bodies.
 #include "atlas/builder.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -34,11 +35,8 @@ bool narrow_within(const Body& body, ValueId id, DType narrow, int depth) {
     return ir::eval_scalar(ir::Op::cast, narrow, bits, DType::f32) == i.bits;
   }
   if (i.code != Code::arithmetic || depth == 0) return false;
-  auto narrow_args = [&](size_t first, size_t count) {
-    for (size_t k = first; k < count; ++k)
-      if (!narrow_within(body, i.args[k], narrow, depth - 1)) return false;
-    return true;
-  };
+  const size_t condition = i.op == ir::Op::select,
+               arity = static_cast<size_t>(ir::info(i.op).arity);
   switch (i.op) {
     case ir::Op::cast:
       return i.from == narrow || (!is_float(i.from) && size_of(i.from) == 1);
@@ -48,16 +46,15 @@ bool narrow_within(const Body& body, ValueId id, DType narrow, int depth) {
     case ir::Op::ceil:
     case ir::Op::trunc:
     case ir::Op::round:
-      return narrow_args(0, 1);
-    case ir::Op::sign:
-      return true;
+    case ir::Op::sign:  // of NaN, NaN with its bits
     case ir::Op::min:
     case ir::Op::max:
     case ir::Op::minnum:
     case ir::Op::maxnum:
-      return narrow_args(0, 2);
     case ir::Op::select:
-      return narrow_args(1, 3);
+      return std::ranges::all_of(std::span(i.args).first(arity).subspan(condition), [&](ValueId x) {
+        return narrow_within(body, x, narrow, depth - 1);
+      });
     default:
       return false;
   }

@@ -34,6 +34,24 @@ bool has_effect(const Instr& i) {
          i.code == Code::accumulate;
 }
 
+// The live instructions and what these need.
+Body with_operands(const Body& body, std::vector<char> live) {
+  for (size_t k = body.instrs.size(); k-- > 0;) {
+    if (!live[k]) continue;
+    const Instr& i = body.instrs[k];
+    for (ValueId a : i.args)
+      if (a != no_value) live[a] = 1;
+    i.expr.any_atom([&](const Atom& a) {
+      if (a.kind == Atom::Kind::value) live[static_cast<size_t>(a.id)] = 1;
+      return false;
+    });
+  }
+  Rewriting out(body);
+  for (ValueId k = 0; k < body.instrs.size(); ++k)
+    if (live[k]) out.put(k, out.renamed(k));
+  return out.take();
+}
+
 }  // namespace
 
 std::optional<Expr> margin(const Body& body, ValueId id) {
@@ -58,23 +76,16 @@ Instr Rewriting::renamed(ValueId k) const {
 }
 
 Body without_dead(const Body& body, ValueId result) {
-  std::vector<char> live(body.instrs.size(), 0);
-  if (result != no_value) live[result] = 1;
-  for (size_t k = body.instrs.size(); k-- > 0;) {
-    const Instr& i = body.instrs[k];
-    if (!live[k] && !has_effect(i)) continue;
-    live[k] = 1;
-    for (ValueId a : i.args)
-      if (a != no_value) live[a] = 1;
-    i.expr.any_atom([&](const Atom& a) {
-      if (a.kind == Atom::Kind::value) live[static_cast<size_t>(a.id)] = 1;
-      return false;
-    });
-  }
-  Rewriting out(body);
+  std::vector<char> live;
   for (ValueId k = 0; k < body.instrs.size(); ++k)
-    if (live[k]) out.put(k, out.renamed(k));
-  return out.take();
+    live.push_back(k == result || has_effect(body.instrs[k]));
+  return with_operands(body, std::move(live));
+}
+
+Body made_of(const Body& body, ValueId id) {
+  std::vector<char> live(body.instrs.size(), 0);
+  live[id] = 1;
+  return with_operands(body, std::move(live));
 }
 
 }  // namespace hologram::atlas

@@ -43,5 +43,7 @@ class Rewriting {
 
 /// The body without what nothing needs: `result`, where one is given, is needed.
 Body without_dead(const Body& body, ValueId result = no_value);
+/// What value `id` of the body is made of, as a body that ends with it.
+Body made_of(const Body& body, ValueId id);
 
 }  // namespace hologram::atlas

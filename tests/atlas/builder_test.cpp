@@ -50,8 +50,8 @@ TEST(Builder, FoldsExactArithmetic) {
   Val h = b.cast(b.load(1, DType::bf16, Expr(0)), DType::f32), m = b.op(Op::max, h, b.number(DType::f32, 2)), p = b.mul(h, m);
   auto rounded = [&](Val v) { return b.cast(b.cast(v, DType::bf16), DType::f32).id; };
   EXPECT_EQ(rounded(m), m.id);
-  EXPECT_NE(rounded(p), p.id);
-  EXPECT_NE(rounded(b.op(Op::max, h, b.number(DType::f32, 0.1))), b.op(Op::max, h, b.number(DType::f32, 0.1)).id);
+  for (Val v : {p, b.op(Op::sign, p), b.op(Op::max, h, b.number(DType::f32, 0.1))})  // a NaN's sign is that NaN
+    EXPECT_NE(rounded(v), v.id);
 }
 
 TEST(Builder, FinishRepeatsAnEarlierValue) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "atlas/order.h"
+#include "atlas/rewriting.h"
 
 namespace hologram::cpu {
 namespace {
@@ -14,22 +15,10 @@ namespace {
 // What value `id` of the body is made of, as a body of its own; nullopt where coordinates are
 // values.
 std::optional<atlas::Body> part_of(const atlas::Body& body, atlas::ValueId id) {
-  std::vector<char> needed(body.instrs.size(), 0);
-  needed[id] = 1;
-  for (size_t n = id + 1; n-- > 0;)
-    for (atlas::ValueId a : body.instrs[n].args)
-      if (needed[n] && a != atlas::no_value) needed[a] = 1;
-  atlas::Body part;
-  std::vector<atlas::ValueId> place(body.instrs.size(), atlas::no_value);
-  for (size_t n = 0; n <= id; ++n) {
-    if (!needed[n]) continue;
-    atlas::Instr i = body.instrs[n];
+  atlas::Body part = atlas::made_of(body, id);
+  for (const atlas::Instr& i : part.instrs)
     if (i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; }))
       return std::nullopt;
-    for (atlas::ValueId& a : i.args)
-      if (a != atlas::no_value) a = place[a];
-    place[n] = part.add(std::move(i));
-  }
   return part;
 }
 
