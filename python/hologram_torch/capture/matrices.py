@@ -115,11 +115,14 @@ def _cholesky_inverse(a, upper=False):
 
 
 # --- factors of any
-def _exchange(rows, k, place):
-    """Row k with the one that `place` says, from 1. A row is a tensor, or a list of numbers."""
-    for i in range(k + 1, len(rows)):
-        swap, upper, lower = place == i + 1, rows[k], rows[i]
-        rows[k], rows[i] = _where(swap, lower, upper), _where(swap, upper, lower)
+def _exchange(rows, k, place, given=False):
+    """Row k with the one that `place` says, from 1: one behind it, or any where it is given. A row is a tensor, or a list of numbers."""
+    for i in range(0 if given else k + 1, len(rows)):
+        if i != k:
+            swap, upper, lower = place == i + 1, rows[k], rows[i]
+            rows[k], rows[i] = _where(swap, lower, upper), _where(swap, upper, lower)
+    if given and len(rows) == 1:  # so that it is looked at
+        rows[0] = torch.where(place == 1, rows[0], 0)
 
 
 def _where(condition, a, b):
@@ -164,37 +167,36 @@ def _lu_factor(a, *, pivot=True, check_errors=False):
     return *_packed(rows, places, a), info
 
 
-def _solved(lu, places, b, adjoint):
-    """x [..., n, k], where the factored matrix, or its transpose, times x is b. `lu`: its numbers, for rows."""
-    rows = _rows(b)
+def _solved(lu, places, b, left, adjoint, given=False):
+    """x [..., n, k], where the factored matrix, or its transpose, times x (x times it) is b."""
+    if not left:
+        return _solved(lu, places, b.mT, True, not adjoint, given).mT
+    lu, b = _same_batch(lu, b)
+    lu, rows, places = _columns(lu), _rows(b), [place.unsqueeze(-1) for place in places]
     if adjoint:
         turned = [list(column) for column in zip(*lu, strict=True)]
         rows = _substituted(turned, _substituted(turned, rows, False, False), True, True)
         for k in reversed(range(len(places))):
-            _exchange(rows, k, places[k])
+            _exchange(rows, k, places[k], given)
     else:
         for k, place in enumerate(places):
-            _exchange(rows, k, place)
+            _exchange(rows, k, place, given)
         rows = _substituted(lu, _substituted(lu, rows, False, True), True, False)
     return _from_rows(rows, b)
 
 
 def _places(pivots, n):
-    """The exchanges, for rows. One that names no row is an index out of range."""
+    """The exchanges. One that names no row is an index out of range."""
     if 0 in pivots.shape:
         return []
     pivots = torch.arange(1, n + 1, dtype=torch.int32).index_select(0, (pivots - 1).reshape(-1)).reshape(pivots.shape)
-    return [pivots[..., k : k + 1] for k in range(pivots.shape[-1])]
+    return list(pivots.unbind(-1))
 
 
 def _lu_solve(lu, pivots, b, *, left=True, adjoint=False):
     if not _small(lu) or b.dtype != lu.dtype or b.dim() < 2 or not known(*b.shape):
         return NotImplemented
-    if not left:
-        return _lu_solve(lu, pivots, b.mT, adjoint=not adjoint).mT
-    lu, b = _same_batch(lu, b)
-    places = _places(pivots, lu.shape[-1])
-    return _solved(_columns(lu), places, b, adjoint)
+    return _solved(lu, _places(pivots, lu.shape[-1]), b, left, adjoint, given=True)
 
 
 def _old_lu_solve(b, lu, pivots):
@@ -208,7 +210,7 @@ def _solve(a, b, *, left=True, check_errors=False):
     line = b.dim() == 1 or b.dim() + 1 == a.dim() and b.shape == a.shape[:-1]
     rows, places, info = _eliminated(a)
     lu, pivots = _packed(rows, places, a)
-    x = _lu_solve(lu, pivots, b.unsqueeze(-1) if line else b, left=left)
+    x = _solved(lu, places, b.unsqueeze(-1) if line else b, left, False)
     return x.squeeze(-1) if line else x, lu, pivots, info
 
 
@@ -261,7 +263,7 @@ def _unpacked(lu, pivots, data=True, exchanges=True):
         rows = [row.expand(*batch, m) for row in torch.eye(m, dtype=lu.dtype).unbind()]
         places = _places(pivots, m)
         for k in reversed(range(len(places))):
-            _exchange(rows, k, places[k])
+            _exchange(rows, k, places[k].unsqueeze(-1), given=True)
         p = torch.stack(rows, -2) if m and 0 not in batch else lu.new_zeros([*batch, m, m])
     return p, lower, upper
 
