@@ -12,9 +12,11 @@ namespace {
 
 using Keeps = std::function<bool(ir::Op, DType)>;
 
+bool is_function(const Instr& i) {
+  return i.code == Code::arithmetic && !(ir::info(i.op).flags & ir::exact);
+}
 bool needs_expansion(const Instr& i, const Keeps& keeps) {
-  return i.code == Code::arithmetic && !(ir::info(i.op).flags & ir::exact) &&
-         !(keeps && keeps(i.op, i.type));
+  return is_function(i) && !(keeps && keeps(i.op, i.type));
 }
 
 bool is_cast(const Instr& i, DType from, DType to) {
@@ -91,7 +93,7 @@ class Expansion {
     if (ir::info(i.op).kind == ir::OpKind::cast) return builder_.cast(arg(i, 0), i.type, i.op);
     auto count = static_cast<size_t>(ir::info(i.op).arity);
     std::array<Val, 3> args{arg(i, 0), arg(i, 1), arg(i, 2)};
-    if (brief_[map_.size()] && needs_expansion(i, keeps_))
+    if (brief_[map_.size()] && is_function(i) && has_brief_math(i.op))
       return emit_brief_math(builder_, i.op, args[0]);
     if (needs_expansion(i, keeps_))
       return emit_math(builder_, i.op, std::span<const Val>(args).first(count));
@@ -109,8 +111,9 @@ class Expansion {
 };
 
 bool needs_expansion(const Body& body, const Keeps& keeps) {
-  return std::any_of(body.instrs.begin(), body.instrs.end(),
-                     [&](const Instr& i) { return needs_expansion(i, keeps); });
+  return std::any_of(body.instrs.begin(), body.instrs.end(), [&](const Instr& i) {
+    return needs_expansion(i, keeps) || (is_function(i) && has_brief_math(i.op));
+  });
 }
 
 void expand(Stage& stage, const Keeps& keeps) {

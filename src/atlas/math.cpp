@@ -10,18 +10,7 @@
 namespace hologram::atlas {
 namespace {
 
-template <class T>
-inline constexpr DType dtype_of = DType::host;
-template <>
-inline constexpr DType dtype_of<float> = DType::f32;
-template <>
-inline constexpr DType dtype_of<double> = DType::f64;
-template <>
-inline constexpr DType dtype_of<int32_t> = DType::i32;
-template <>
-inline constexpr DType dtype_of<int64_t> = DType::i64;
-template <>
-inline constexpr DType dtype_of<bool> = DType::b8;
+using math::dtype_of;
 
 /// The arithmetic of math::Num that writes instructions.
 class BodyArithmetic {
@@ -93,12 +82,17 @@ Val emit_math(BodyBuilder& b, ir::Op op, std::span<const Val> args) {
        name_of(type));
 }
 
+bool has_brief_math(ir::Op op) {
+  return op == ir::Op::gelu || op == ir::Op::sin || op == ir::Op::cos;
+}
+
 Val emit_brief_math(BodyBuilder& b, ir::Op op, Val x) {
   BodyArithmetic arithmetic(b);
   bool known = false;
   Val result =
       math::brief_elementary(op, math::Num<BodyArithmetic, float>{&arithmetic, x}, known).v;
-  return known ? result : emit_math(b, op, std::array{x});
+  check(known, "emit_brief_math: no sequence");
+  return result;
 }
 
 }  // namespace hologram::atlas

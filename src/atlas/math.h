@@ -14,8 +14,9 @@ namespace hologram::atlas {
 /// compares, selects, casts, bit operations). Error bounds: docs/numerics.md.
 Val emit_math(BodyBuilder& b, ir::Op op, std::span<const Val> args);
 
-/// The same for `x`, a bfloat16 number in f32, where all that is made of the result is a bfloat16:
-/// shorter where there is such a sequence.
+/// The same for `x`, a bfloat16 number in f32, where all that is made of the result is a bfloat16,
+/// by a shorter sequence, which has_brief_math says whether there is.
+bool has_brief_math(ir::Op op);
 Val emit_brief_math(BodyBuilder& b, ir::Op op, Val x);
 
 }  // namespace hologram::atlas

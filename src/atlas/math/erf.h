@@ -21,33 +21,36 @@ F erf_central(F x) {
   return fma(polynomial(x * x, table::erf_f64), x, x);
 }
 
-/// erfc a = exp(-a^2) c(t) / (1 + 2 a) for a >= 0, in f64; `precise`: to an f64, else to an f32.
-template <bool precise, class F>
+/// erfc a = exp(-a^2) c(t) / (1 + 2 a) for a >= 0, in f64; `precise`: to an f64, else to an f32;
+/// `wide`: right where it is below 2^-170 too.
+template <bool precise, bool wide, class F>
 F erfc_positive(F a) {
-  a = at_most(a, 28.0);
-  F t = (a - 4.0) / (a + 4.0);
-  F c;
-  if constexpr (precise)
-    c = horner(t, table::erfcx_f64);
-  else
-    c = polynomial(t, table::erfcx_short_f64);
-  Double<F> square = exact_product(a, a);
-  F ratio = c / fma(a, 2.0, 1.0);
-  F x = at_least(-square.hi, exp_low<double>);
-  auto [magic, after] = wide_scale(x);
-  auto [r, scale] = exp_argument(x, magic);
-  return fma(expm1_reduced < precise ? Use::part : Use::brief_part > (r - square.lo), ratio,
-             ratio) *
-         scale * after;
+  static_assert(precise || !wide);
+  a = at_most(a, wide ? 28.0 : 11.0);
+  F up = a + 4.0, down = fma(a, 2.0, 1.0);
+  if constexpr (!precise) {  // the square of an f32 is exact
+    F inverse = 1.0 / (up * down);
+    F ratio = polynomial((a - 4.0) * (down * inverse), table::erfcx_short_f64) * (up * inverse);
+    auto [r, scale] = exp_argument(-(a * a), 0);
+    return fma(expm1_reduced<Use::brief_part>(r), ratio, ratio) * scale;
+  } else {
+    F ratio = polynomial_below<3>((a - 4.0) / up, table::erfcx_f64) / down;
+    Double<F> square = exact_product(a, a);
+    F x = -square.hi;
+    if constexpr (wide) x = at_least(x, exp_low<double>);
+    const WideScale<F> down_scale = scale_down(x);
+    auto [r, scale] = wide ? exp_argument(x, down_scale.magic) : exp_argument(x, 0);
+    F y = fma(expm1_reduced(r - square.lo), ratio, ratio) * scale;
+    return wide ? y * down_scale.after : y;
+  }
 }
 
 template <bool precise = true, class F>
 F erfc(F x) {
   F a = abs(x);
-  F far = erfc_positive<precise>(a);
+  F far = erfc_positive<precise, precise>(a);
   far = select(x < 0.0, far.of(2) - far, far);
-  F near = x.of(1) - erf_central(x);
-  return select(a < 0.5, near, far);
+  return precise ? select(a < 0.5, x.of(1) - erf_central(x), far) : far;
 }
 
 /// By pieces in f32.
@@ -59,7 +62,7 @@ Num<B, float> erf(Num<B, float> x) {
 template <class B>
 Num<B, double> erf(Num<B, double> x) {
   Num<B, double> a = abs(x);
-  return select(a < 1.0, erf_central(x), copysign(x.of(1) - erfc_positive<true>(a), x));
+  return select(a < 1.0, erf_central(x), copysign(x.of(1) - erfc_positive<true, false>(a), x));
 }
 
 /// 2 ln 2 in two pieces: multiples of 1/8 up to 2^8 times the first one are exact.
@@ -102,7 +105,7 @@ Num<B, double> gelu(Num<B, double> x) {
   F a = abs(xc);
   F s = a * root_hi, s_lo = fma(a, root_hi, -s) + a * root_lo;
   F t = (s - 4.0) / (s + 4.0);
-  F ratio = horner(t, table::erfcx_f64) / fma(s, 2.0, 1.0);
+  F ratio = polynomial_below<3>(t, table::erfcx_f64) / fma(s, 2.0, 1.0);
   // d/ds erfcx = 2 s erfcx - 2/sqrt(pi)
   ratio = fma(s_lo, fma(ratio, s * 2.0, -0x1.20dd750429b6dp+0), ratio);
   F half = xc * -0.5;

@@ -94,22 +94,16 @@ F digamma(F x) {
   return select(x == x, y, x);
 }
 
-/// 1 / s for s = sqrt x, corrected by the residuals of the root and of the quotient.
+/// y = 1 / sqrt x as rounded twice, corrected by what 1 - x y^2 is: x y, of the root's exponent, is
+/// exact in two pieces. Where x or y is 0 or infinite it has none, and y is right.
 template <class F>
 F rsqrt(F x) {
   using T = ScalarOf<F>;
-  using Fm = Format<T>;
-  constexpr bool single = sizeof(T) == 4;
-  auto tiny = x < (single ? T(0x1p-100) : T(0x1p-960));
-  F scaled = select(tiny, x * (single ? T(0x1p60) : T(0x1p200)), x);
-  F s = sqrt(scaled);
-  F y = T(1) / s;
-  F root_residual = fma(-s, s, scaled);
-  F residual = fma(root_residual * y * y, T(-0.5), fma(-s, y, T(1)));
-  F corrected = fma(y, residual, y);
-  corrected = corrected * choose(tiny, x, single ? T(0x1p30) : T(0x1p100), T(1));
-  y = select((x > T(0)) & (x < x.of(Fm::infinity)), corrected, y);
-  return y;
+  F y = T(1) / sqrt(x);
+  Double<F> root = exact_product(x, y);
+  F residual = fma(-root.lo, y, fma(-root.hi, y, T(1)));
+  F corrected = fma(y * T(0.5), residual, y);
+  return select(corrected == corrected, corrected, y);
 }
 
 /// m^(-1/3) by polynomial and a step of third order, then x^(1/3) = m (m^(-1/3))^2; `precise`: with

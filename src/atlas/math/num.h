@@ -6,11 +6,26 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/dtype.h"
 #include "ir/op.h"
 
 namespace hologram::atlas::math {
 
 using ir::Op;
+
+/// The element type that a C++ type stands for.
+template <class T>
+inline constexpr DType dtype_of = DType::host;
+template <>
+inline constexpr DType dtype_of<float> = DType::f32;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<int32_t> = DType::i32;
+template <>
+inline constexpr DType dtype_of<int64_t> = DType::i64;
+template <>
+inline constexpr DType dtype_of<bool> = DType::b8;
 
 /// A value of C++ type T (float, double, int32_t, int64_t, bool) in the arithmetic of B. B offers
 /// Value<T>, constant, arithmetic<op, T>, compare<op, T>, select<T>, convert<To, From>, bits<To,
@@ -214,6 +229,17 @@ Num<B, T> polynomial(Num<B, T> x, const std::array<T, N>& c) {
     i -= step;
     y = fma(y, power, block(i));
   }
+  return y;
+}
+
+/// The same but for the first `low` terms, which Horner's rule adds last: what is rounded before
+/// counts little where these are the large ones.
+template <size_t low, class B, class T, size_t N>
+Num<B, T> polynomial_below(Num<B, T> x, const std::array<T, N>& c) {
+  std::array<T, N - low> high;
+  for (size_t i = low; i < N; ++i) high[i - low] = c[i];
+  Num<B, T> y = polynomial(x, high);
+  for (size_t i = low; i-- > 0;) y = fma(y, x, c[i]);
   return y;
 }
 

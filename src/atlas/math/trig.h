@@ -1,7 +1,8 @@
 // atlas/math/trig.h: trigonometric functions and their inverses.
 //
-// x times 1/(2 pi) in pieces whose products are exact, so that whole turns drop out for every
-// argument (for float64: five of 24 pieces of 53 bits, chosen by the exponent).
+// Near 0 whole quarter turns are subtracted, pi/2 in pieces. Beyond, x times 1/(2 pi) in pieces
+// whose products are exact, so that whole turns drop out for every argument (for float64: five of
+// 24 pieces of 53 bits, chosen by the exponent).
 #pragma once
 
 #include <utility>
@@ -34,8 +35,27 @@ struct QuarterAngle {
   Num<B, double> r;
   Num<B, int64_t> quarters;
 };
+
+/// Which arguments a sequence is for.
+enum class Reach { any, near };
+/// Near are those below.
+template <class T>
+inline constexpr T near_angles = sizeof(T) == 4 ? T(0x1p28) : T(0x1p19);
+
+/// 2/pi in two pieces.
+inline constexpr double quarters_hi = 0x1.45f306dc9c883p-1, quarters_lo = -0x1.6b01ec5417056p-55;
+
+/// For |x| < 2^28: the product with the first piece loses far less than is left of an f32.
 template <class B>
-QuarterAngle<B> reduce_angle(Num<B, float> x) {
+QuarterAngle<B> near_angle(Num<B, float> x) {
+  using D = Num<B, double>;
+  D wide = convert<double>(x);
+  D shifted = fma(wide, quarters_hi, wide.of(Format<double>::round_magic));
+  D n = shifted - Format<double>::round_magic;
+  return {fma(wide, quarters_lo, fma(wide, wide.of(quarters_hi), -n)), to_bits(shifted)};
+}
+template <class B>
+QuarterAngle<B> far_angle(Num<B, float> x) {
   using D = Num<B, double>;
   D wide = convert<double>(x);
   auto far = abs(x) >= 0x1p76f;
@@ -55,6 +75,25 @@ QuarterAngle<B> reduce_angle(Num<B, float> x) {
   return {fma(low, 4.0, fma(turns, 4.0, -n)), to_bits(shifted)};
 }
 
+/// pi/2 in pieces of 53, 29 and 53 bits.
+inline constexpr double half_pi_middle = 0x1.1a62633p-54, half_pi_end = 0x1.45c06e0e68948p-86;
+
+/// For |x| < 2^19: n pi/2 has n of 19 bits. What the first piece leaves is exact, as both are
+/// multiples of the first piece's last place; the second one's product has 48 bits, so either
+/// nothing is rounded, or hi is more than half of what it is subtracted from, and what rounding
+/// took is exact.
+template <class B>
+auto near_angle(Num<B, double> x) {
+  using F = Num<B, double>;
+  F shifted = fma(x, quarters_hi, x.of(Format<double>::round_magic));
+  F n = shifted - Format<double>::round_magic;
+  F left = fma(n, -half_pi_hi, x);
+  F hi = fma(n, -half_pi_middle, left);
+  F lo = fma(n, -half_pi_end, fma(n, -half_pi_middle, left - hi));
+  auto quarters = to_bits(shifted);
+  return Angle<F, decltype(quarters)>{{hi, lo}, quarters};
+}
+
 /// 1/(2 pi) as a fraction in pieces of 53 bits: enough for any f64.
 inline constexpr int turn_pieces = 24;
 inline constexpr std::array<double, turn_pieces> turns_53{
@@ -68,7 +107,7 @@ inline constexpr std::array<double, turn_pieces> turns_53{
 /// The angle of an f64. With w chosen so that whole pieces before w give whole turns, five pieces
 /// from w on decide.
 template <class B>
-auto reduce_angle(Num<B, double> x) {
+auto far_angle(Num<B, double> x) {
   using F = Num<B, double>;
   constexpr int pieces = 5;
   auto bits = to_bits(x);
@@ -112,6 +151,25 @@ auto reduce_angle(Num<B, double> x) {
   return Angle<F, decltype(quarters)>{r, quarters};
 }
 
+template <class F, class I>
+Angle<F, I> choose_angle(Num<typename F::Arithmetic, bool> c, const Angle<F, I>& x,
+                         const Angle<F, I>& y) {
+  return {{select(c, x.r.hi, y.r.hi), select(c, x.r.lo, y.r.lo)},
+          select(c, x.quarters, y.quarters)};
+}
+template <class B>
+QuarterAngle<B> choose_angle(Num<B, bool> c, const QuarterAngle<B>& x, const QuarterAngle<B>& y) {
+  return {select(c, x.r, y.r), select(c, x.quarters, y.quarters)};
+}
+
+template <Reach reach, class F>
+auto reduce_angle(F x) {
+  if constexpr (reach == Reach::near)
+    return near_angle(x);
+  else
+    return choose_angle(abs(x) < near_angles<ScalarOf<F>>, near_angle(x), far_angle(x));
+}
+
 /// sin(r.hi + r.lo) for |r| <= pi/4.
 template <class F>
 F sin_reduced(Double<F> r) {
@@ -153,29 +211,29 @@ auto tan_of(const A& a) {
   return select(odd, c, s) / select(odd, -s, c);
 }
 
-template <class B>
-Num<B, float> sin(Num<B, float> x) {
-  return select(abs(x) < 0x1p-13f, x, convert<float>(sin_of(reduce_angle(x), 0)));
+/// A value made of an angle in f64, in the type of an argument.
+template <class T, class B>
+Num<B, T> narrowed(Num<B, double> y) {
+  if constexpr (sizeof(T) == 4)
+    return convert<float>(y);
+  else
+    return y;
 }
-template <class B>
-Num<B, double> sin(Num<B, double> x) {
-  return select(abs(x) < 0x1p-27, x, sin_of(reduce_angle(x), 0));
+/// Below it sin x = tan x = x.
+template <class T>
+inline constexpr T least_angle = sizeof(T) == 4 ? T(0x1p-13) : T(0x1p-27);
+
+template <Reach reach = Reach::any, class B, class T>
+Num<B, T> sin(Num<B, T> x) {
+  return select(abs(x) < least_angle<T>, x, narrowed<T>(sin_of(reduce_angle<reach>(x), 0)));
 }
-template <class B>
-Num<B, float> cos(Num<B, float> x) {
-  return convert<float>(sin_of(reduce_angle(x), 1));
+template <Reach reach = Reach::any, class B, class T>
+Num<B, T> cos(Num<B, T> x) {
+  return narrowed<T>(sin_of(reduce_angle<reach>(x), 1));
 }
-template <class B>
-Num<B, double> cos(Num<B, double> x) {
-  return sin_of(reduce_angle(x), 1);
-}
-template <class B>
-Num<B, float> tan(Num<B, float> x) {
-  return select(abs(x) < 0x1p-13f, x, convert<float>(tan_of(reduce_angle(x))));
-}
-template <class B>
-Num<B, double> tan(Num<B, double> x) {
-  return select(abs(x) < 0x1p-27, x, tan_of(reduce_angle(x)));
+template <Reach reach = Reach::any, class B, class T>
+Num<B, T> tan(Num<B, T> x) {
+  return select(abs(x) < least_angle<T>, x, narrowed<T>(tan_of(reduce_angle<reach>(x))));
 }
 
 /// asin s - s for |s| <= 1/2, s^2 = z, in f64; `precise`, here and below: to an f64, else to an

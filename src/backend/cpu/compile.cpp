@@ -12,8 +12,8 @@
 #include "backend/cpu/attention/emit.h"
 #include "backend/cpu/exponential.h"
 #include "backend/cpu/function.h"
-#include "backend/cpu/loops/emit.h"
 #include "backend/cpu/loops/bounds.h"
+#include "backend/cpu/loops/emit.h"
 #include "backend/cpu/loops/place_scratch.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/products/digits.h"
@@ -83,6 +83,7 @@ struct Unit {
         program.kind() == atlas::BlockKind::product && may_round_twice(program.product());
     std::visit([&](const auto& chosen) { emit(k, chosen); }, plan);
     check_module(*module);
+    inline_marked(*module);
     if (timing) timing->emit = clock.lap();
   }
 };

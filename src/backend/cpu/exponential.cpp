@@ -9,49 +9,12 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include "atlas/math/exp.h"
+#include "backend/cpu/lane_arithmetic.h"
 
 namespace hologram::cpu {
 namespace {
 
 namespace Intrinsic = llvm::Intrinsic;
-using ir::Op;
-
-/// The arithmetic of atlas::math::Num that writes LLVM IR for f32.
-struct LaneArithmetic {
-  template <class T>
-  using Value = llvm::Value*;
-
-  CpuFunction& k;
-  llvm::Type* type;
-
-  llvm::Type* words() { return type->getWithNewType(k.ir.getInt32Ty()); }
-
-  template <class T>
-  llvm::Value* constant(T c) {
-    if constexpr (std::is_integral_v<T>)
-      return llvm::ConstantInt::getSigned(words(), c);
-    else
-      return llvm::ConstantFP::get(type, c);
-  }
-  template <Op op, class T, class... Rest>
-  llvm::Value* arithmetic(Rest... operands) {
-    return emit_arithmetic(k, op, std::is_integral_v<T> ? DType::i32 : DType::f32,
-                           std::array{operands...});
-  }
-  template <class To, class From>
-  llvm::Value* bits(llvm::Value* x) {
-    return k.ir.CreateBitCast(x, std::is_integral_v<To> ? words() : type);
-  }
-  template <Op op, class T>
-  llvm::Value* compare(llvm::Value* x, llvm::Value* y) {
-    return emit_arithmetic(k, op, DType::f32, std::array{x, y});
-  }
-  template <class T>
-  llvm::Value* select(llvm::Value* c, llvm::Value* x, llvm::Value* y) {
-    return k.ir.CreateSelect(c, x, y);
-  }
-};
-
 constexpr int register_lanes = 16;
 
 // y * 2^n rounded once, for whole registers; n integral.
@@ -97,13 +60,9 @@ Value* scale(CpuFunction& k, Value* y, Value* n) {
 
 }  // namespace
 
-bool renders(const Target& target, Op op, DType type) {
-  return target.fma && op == Op::exp && type == DType::f32;
-}
-
 Value* emit_exp(CpuFunction& k, Value* x, bool bounded) {
   using Lane = atlas::math::Num<LaneArithmetic, float>;
-  LaneArithmetic arithmetic{k, x->getType()};
+  LaneArithmetic arithmetic(k, x);
   if (k.target.isa != Isa::avx512) return atlas::math::exp(Lane{&arithmetic, x}, bounded).v;
   auto by_power = [&](Lane y, Lane n) { return Lane{&arithmetic, scale(k, y.v, n.v)}; };
   return atlas::math::exp_scaled(Lane{&arithmetic, x}, by_power, bounded).v;
@@ -111,7 +70,7 @@ Value* emit_exp(CpuFunction& k, Value* x, bool bounded) {
 
 Value* emit_brief_exp(CpuFunction& k, Value* x) {
   using Lane = atlas::math::Num<LaneArithmetic, float>;
-  LaneArithmetic arithmetic{k, x->getType()};
+  LaneArithmetic arithmetic(k, x);
   using Format = atlas::math::Format<float>;
   if (k.target.isa != Isa::avx512) {  // below 2^-126 it is 0: the exponent's field of t = -127
     Lane t = at_least(Lane{&arithmetic, x} * Format::log2e, -127.0f);

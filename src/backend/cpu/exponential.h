@@ -1,13 +1,9 @@
-// backend/cpu/exponential.h: elementary functions that a target renders itself.
+// backend/cpu/exponential.h: e^x as targets render it.
 #pragma once
 
 #include "backend/cpu/function.h"
 
 namespace hologram::cpu {
-
-/// Whether the target has a sequence of its own for an op without Flag::exact. Its bits are those
-/// of atlas/math.
-bool renders(const Target& target, ir::Op op, DType type);
 
 /// e^x in f32, on a scalar or a vector; `bounded`: x is at most 0, or NaN.
 Value* emit_exp(CpuFunction& k, Value* x, bool bounded);

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/exponential.h"
 #include "backend/cpu/lookup.h"
+#include "backend/cpu/trigonometric.h"
 
 namespace hologram::cpu {
 namespace {
@@ -32,8 +33,14 @@ bool flushes_bf16(const CpuFunction& k) {
 
 }  // namespace
 
+bool renders(const Target& target, hologram::ir::Op op, DType type) {
+  if (!target.fma) return false;
+  return (op == hologram::ir::Op::exp && type == DType::f32) || is_trigonometric(op);
+}
+
 Value* CpuFunction::render(hologram::ir::Op op, Value* x, bool bounded) {
-  return op == hologram::ir::Op::exp ? emit_exp(*this, x, bounded) : nullptr;
+  if (op == hologram::ir::Op::exp) return emit_exp(*this, x, bounded);
+  return is_trigonometric(op) ? emit_trigonometric(*this, op, x) : nullptr;
 }
 
 Value* CpuFunction::round_to_bf16(Value* x) {

@@ -6,6 +6,10 @@
 
 namespace hologram::cpu {
 
+/// Whether the target has a sequence of its own for an op without Flag::exact. Its bits are those
+/// of atlas/math.
+bool renders(const Target& target, ir::Op op, DType type);
+
 class CpuFunction final : public codegen::Function {
  public:
   CpuFunction(llvm::Module& m, const atlas::Program& p, const Target& t)

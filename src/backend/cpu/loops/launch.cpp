@@ -33,8 +33,7 @@ int64_t body_cost(const atlas::Body& body, int lanes) {
         else if (i.op == ir::Op::rem)
           ps += 10000 * lanes;
         else
-          ps += 150 * std::max(1, size_of(i.type) / 4) *
-                (ir::info(i.op).flags & ir::exact ? 1 : rendered_work);
+          ps += 150 * std::max(1, size_of(i.type) / 4) * work_of(i.op);
         break;
       case Code::lookup:
         ps += 150;

@@ -79,7 +79,7 @@ int arithmetic_along(const atlas::Body& body, int axis) {
   for (size_t k = 0; k < once.size(); ++k) {
     const Instr& i = body.instrs[k];
     if (once[k]) continue;
-    if (i.code == Code::arithmetic) n += ir::info(i.op).flags & ir::exact ? 1 : rendered_work;
+    if (i.code == Code::arithmetic) n += work_of(i.op);
     if (i.code == Code::lookup) ++n;
   }
   return n;

@@ -75,8 +75,13 @@ std::vector<bool> computed_once(const atlas::Body& body, int axis = -1);
 /// Bytes of the widest element that lanes compute with. 64-bit integers beside floats are indices
 /// and do not count.
 int lane_bytes(const atlas::Program& program);
-/// Instructions of an elementary function that the target renders itself.
+/// Instructions of the least of the elementary functions that the target renders itself, e^x, and
+/// of all that `op` takes.
 inline constexpr int rendered_work = 16;
+inline int work_of(ir::Op op) {
+  constexpr int trigonometric = 48;
+  return ir::info(op).flags & ir::exact ? 1 : op == ir::Op::exp ? rendered_work : trigonometric;
+}
 /// Rows that a call should have for the first to count for little where stages are carried.
 inline constexpr int64_t carried_rows = 4;
 
