@@ -72,15 +72,6 @@ _ALSO = (
 )  # fmt: skip
 
 
-def _grid_sampler(x, *rest):
-    """Coordinates need more bits than the half types have; eager's own kernel keeps them."""
-    if x.dtype in (torch.float16, torch.bfloat16):
-        return NotImplemented
-    from torch._decomp import decomposition_table
-
-    return decomposition_table[aten.grid_sampler_2d.default](x, *rest)
-
-
 def _soft_margin_loss(x, target, *rest):
     """Eager broadcasts the target to the operand alone."""
     if torch.broadcast_shapes(x.shape, target.shape) != x.shape:
@@ -105,7 +96,6 @@ def _own() -> dict:
 
     tables = parts, sampled, segments, chunked, foreach, matrices, random_operators
     return {op: f for part in tables for op, f in part.table().items()} | {
-        aten.grid_sampler_2d.default: _grid_sampler,
         aten.embedding_dense_backward.default: _embedding_backward,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,

@@ -77,7 +77,7 @@ def _fractional(rank):
     return form
 
 
-# --- volumes read at points of a grid (of images PyTorch's gradients are faster)
+# --- images and volumes read at points of a grid (of images PyTorch's gradients are faster)
 def _inside(at, n, padding, align):
     """A coordinate brought into the image, and by how much it moves there."""
     slope = torch.ones_like(at)
@@ -146,6 +146,17 @@ def _sampler(x, grid, mode, padding, align):
     return total.reshape([*x.shape[:2], *grid.shape[1:-1]])
 
 
+def _sampler_of_images(x, grid, mode, padding, align):
+    """Bicubic ones and those of unknown sizes by PyTorch's decomposition. Coordinates need more bits than the half types have;
+    eager's own kernel keeps them."""
+    found = _sampler(x, grid, mode, padding, align)
+    if found is not NotImplemented or x.dtype in WIDE:
+        return found
+    from torch._decomp import decomposition_table
+
+    return decomposition_table[aten.grid_sampler_2d.default](x, grid, mode, padding, align)
+
+
 def _sampler_backward(gradient, x, grid, mode, padding, align, wanted):
     """Gradients of the image, where it is wanted, and of the grid."""
     if mode not in _MODES or not _takes(x, grid):
@@ -170,7 +181,7 @@ def _sampler_backward(gradient, x, grid, mode, padding, align, wanted):
 
 def table() -> dict:
     """The functions by operator overload."""
-    named = {"grid_sampler_3d": _sampler, "grid_sampler_3d_backward": _sampler_backward}
+    named = {"grid_sampler_2d": _sampler_of_images, "grid_sampler_3d": _sampler, "grid_sampler_3d_backward": _sampler_backward}
     for rank in (2, 3):
         named[f"adaptive_max_pool{rank}d_backward"] = _max_backward(rank)
         named[f"max_pool{rank}d_with_indices_backward"] = _max_backward_of_windows(rank)
