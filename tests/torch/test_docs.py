@@ -34,41 +34,29 @@ SHOWN = {
     "reads": [
         "torch/test_zoo.py test_inference",
         "python/test_onnx.py test_as_many_cases_pass_as_the_file_says",
-        "python/test_jit.py test_agrees_with_numpy",
-    ],
+        "python/test_jit.py test_agrees_with_numpy"],
     "compiles without a C++ compiler": ["torch/test_docs.py test_no_program_is_called_to_compile"],
     "training": ["torch/test_zoo.py test_training_step", "torch/test_training.py test_the_loss_falls_as_in_eager"],
     "other sizes without compiling again": [
         "torch/test_zoo.py test_sizes_change_without_recompiling",
         "python/test_onnx.py test_sizes_that_the_model_names_change_without_compiling",
-        "python/test_jit.py test_one_kernel_and_one_graph_for_all_sizes",
-    ],
+        "python/test_jit.py test_one_kernel_and_one_graph_for_all_sizes"],
     "runs without Python": [
         "torch/test_rt.py test_is_small_and_holds_no_compiler",
         "torch/test_rt.py test_a_c_program_needs_nothing_else",
-        "torch/test_web.py test_search_in_a_browser",
-    ],
+        "torch/test_web.py test_search_in_a_browser"],
     "a file for every processor": ["torch/test_precompiled.py test_every_instruction_set_of_this_machine"],
     "the same bits on all of them": [
         "conformance/graphs_test.cpp HaveTheInterpretersBitsOnEveryInstructionSet",
-        "torch/test_web.py test_node_gives_the_bits_of_this_machine",
-    ],
+        "torch/test_web.py test_node_gives_the_bits_of_this_machine"],
     "int8, int4": [
         "torch/test_quantize.py test_a_model_computes_the_same_in_eager_compiled_and_frozen",
-        "python/test_onnx_quantized.py test_float_models_get_weights_of_few_bits",
-    ],
-    "generation": [
-        "torch/test_generation.py test_greedy_tokens_are_eagers",
-        "torch/test_generation.py test_an_archive_generates_alone",
-    ],
+        "python/test_onnx_quantized.py test_float_models_get_weights_of_few_bits"],
+    "generation": ["torch/test_generation.py test_greedy_tokens_are_eagers", "torch/test_generation.py test_an_archive_generates_alone"],
     "shows where time goes": [
         "torch/test_page.py test_a_browser_shows_it_without_an_error",
-        "torch/test_page.py test_compiled_frozen_archived_and_jitted_calls_are_profiled",
-    ],
-    "GPUs": [
-        "torch/test_cuda_models.py test_models_of_the_zoo_run_nothing_on_the_host",
-        "torch/test_webgpu.py test_models_of_the_zoo",
-    ],
+        "torch/test_page.py test_compiled_frozen_archived_and_jitted_calls_are_profiled"],
+    "GPUs": ["torch/test_cuda_models.py test_models_of_the_zoo_run_nothing_on_the_host", "torch/test_webgpu.py test_models_of_the_zoo"],
     "systems": ["torch/test_web.py test_search_in_a_browser"],
     "a server": ["python/test_serve.py test_the_command", "python/test_serve.py test_a_restart_loses_nothing"],
 }  # fmt: skip

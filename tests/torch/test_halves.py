@@ -31,3 +31,15 @@ def test_embedding_bag_is_trained(dtype, mode, dynamic):
         results = [f(indices, offsets, weight) for f in (compiled, function)]
         torch.testing.assert_close(*results)
         torch.testing.assert_close(*(torch.autograd.grad(r.sum(), weight)[0] for r in results))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_sums_at_places(dtype):
+    def function(x, i, s):
+        at = i[:, None].expand(s.shape)
+        added = x.index_add(0, i, s), x.mT.index_add(1, i, s.mT), x[:, 0].index_add(0, i, s[:, 0]), x.index_add(0, i, s, alpha=3)
+        mean = x.scatter_reduce(0, at, s, "mean", include_self=False)
+        return *added, x.repeat(20, 1).index_add(0, i, s), x.scatter_add(0, at, s), x.scatter(0, at, s, reduce="multiply"), mean
+
+    inputs = torch.randn(40, 5).to(dtype), torch.randint(0, 3, (600,)), torch.randn(600, 5).to(dtype)
+    torch.testing.assert_close(compile_fresh(function)(*inputs), function(*inputs), rtol=0, atol=0)

@@ -140,10 +140,12 @@ _MODES = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": 
 
 
 def _wide_scatter(c, x, dim, index, source, mode):
-    """Accumulates halves in their own type, as PyTorch does on the CPU."""
+    """Accumulates halves in float32, as PyTorch does on the CPU, unless a place takes but one element."""
     if x.dtype == "b8":
         raise Unsupported("accumulation of truth values")
-    return _scatter(c, x, dim, index, source, mode)
+    several = index.shape and index.shape[axis_of(dim, len(index.shape))] != 1
+    wide = dtypes.compute(x.dtype) if several and mode in ("add", "mul") else x.dtype
+    return c.cast(_scatter(c, c.cast(x, wide), dim, index, c.cast(source, wide), mode), x.dtype)
 
 
 @lower("scatter.reduce")
@@ -185,11 +187,11 @@ def _scatter_mean(c, x, dim, index, src, include_self):
     one, zero = c.number(x.dtype, 1, index.shape), c.number(x.dtype, 0, index.shape)
     if not include_self:
         x = _scatter(c, x, dim, index, zero, "set")
-    total = _scatter(c, x, dim, index, src, "add")
+    total = _wide_scatter(c, x, dim, index, src, "add")
     count = c.number(x.dtype, 1, x.shape)
     if not include_self:
         count = _scatter(c, count, dim, index, zero, "set")
-    count = c.ew("max", _scatter(c, count, dim, index, one, "add"), 1)
+    count = c.ew("max", _wide_scatter(c, count, dim, index, one, "add"), 1)
     return c.div(total, count)
 
 
@@ -309,7 +311,7 @@ def index_put(c, x, indices, values, accumulate=False):
     return c.permute(out, [order.index(i) for i in range(len(order))])
 
 
-def _index_update(c, x, dim, index, source, mode, wrap=False):
+def _index_update(c, x, dim, index, source, mode, wrap=False, update=None):
     scalar = not x.shape
     if scalar:
         x = c.reshape(x, [1])
@@ -319,7 +321,8 @@ def _index_update(c, x, dim, index, source, mode, wrap=False):
     wanted = list(x.shape)
     wanted[dim] = index.shape[0]
     index = c.cast(index, "i64") if wrap else from_zero(c, index)
-    out = c.scatter(x, index, c.reshape(source, wanted), dim, mode)
+    source = c.reshape(source, wanted)
+    out = update(c, x, index, source, dim) if update else c.scatter(x, index, source, dim, mode)
     return c.reshape(out, []) if scalar else out
 
 
@@ -334,6 +337,8 @@ def index_add(c, x, dim, index, source, *, alpha=1):
         raise Unsupported("accumulation of truth values")
     if alpha != 1:
         source = c.mul(source, c.scalar(alpha, source.dtype))
+    elif len(x.shape) > 1 and axis_of(dim, len(x.shape)) in (0, len(x.shape) - 1):  # PyTorch's scatter_add
+        return _index_update(c, x, dim, index, source, "add", update=_row_sums)
     return _index_update(c, x, dim, index, source, "add")
 
 
@@ -354,15 +359,20 @@ def embedding_backward(c, gradient, indices, num_weights, padding_idx, scale_gra
     rows, at = c.reshape(gradient, [count, width]), c.reshape(indices, [count])
     if padding_idx >= 0:
         rows = c.where(c.reshape(c.eq(at, padding_idx), [count, 1]), c.number(rows.dtype, 0), rows)
-    wide, name = dtypes.compute(rows.dtype), c.out_dtype
+    return _row_sums(c, c.number(c.out_dtype, 0, [num_weights, width]), at, rows, 0)
+
+
+def _row_sums(c, x, at, rows, axis):
+    """Rows along the axis, added to those of x that `at` names: of halves as sums in float32."""
+    wide = dtypes.compute(x.dtype)
     rows = c.cast(rows, wide)
-    if wide == name or c.hint(count) >= c.hint(num_weights):
-        return c.cast(c.scatter(c.number(wide, 0, [num_weights, width]), at, rows, 0, "add"), name)
-    # Sums in `wide` of the rows alone that are named, each at the last place that names it; then rounded into the table.
-    last = c.scatter(c.number("i64", 0, [num_weights]), at, c.iota("i64", [count], 0), 0, "set")
+    if wide == x.dtype or not 0 < c.hint(at.shape[0]) < c.hint(x.shape[axis]):
+        return c.cast(c.scatter(c.cast(x, wide), at, rows, axis, "add"), x.dtype)
+    # The rows alone that are named, each at the last place that names it; then rounded into x.
+    last = c.scatter(c.number("i64", 0, [x.shape[axis]]), at, c.iota("i64", [at.shape[0]], 0), 0, "set")
     of = c.take(last, at, 0)
-    sums = c.scatter(c.number(wide, 0, [count, width]), of, rows, 0, "add")
-    return c.scatter(c.number(name, 0, [num_weights, width]), at, c.cast(c.take(sums, of, 0), name), 0, "set")
+    sums = c.scatter(c.cast(c.take(x, at, axis), wide), of, rows, axis, "add")
+    return c.scatter(x, at, c.cast(c.take(sums, of, axis), x.dtype), axis, "set")
 
 
 _LEAST_SHARED = 1 << 14  # elements from which on several parts are counted at once
