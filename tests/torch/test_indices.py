@@ -23,6 +23,7 @@ OPERATORS = {  # that take an index along axis 0 of X
     "index_add": lambda x, i: x.index_add(0, i, ROW),
     "index_reduce": lambda x, i: x.index_reduce(0, i, ROW, "amax"),
     "index_reduce_of_other_sizes": lambda x, i: x.index_reduce(0, i, x[:3, :1], "amax"),
+    "max_unpool": lambda x, i: torch.nn.functional.max_unpool2d(x[None, :1, :1], i.reshape(1, 1, 1), 2),
     "gather": lambda x, i: x.gather(0, i[:, None].expand(1, 3)),
     "gather_row": lambda x, i: x[:, 0].gather(0, i),
     "scatter": lambda x, i: x.scatter(0, i[:, None].expand(1, 3), ROW),

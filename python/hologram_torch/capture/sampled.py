@@ -40,6 +40,19 @@ def _max_backward_of_windows(rank):
     return form
 
 
+def _unpooled(rank):
+    """Elements at places of their own image: PyTorch's form writes into others' where one is out of range."""
+
+    def form(x, places, size, *_):
+        shape = [*x.shape[: x.dim() - rank], *size]
+        out = x.new_zeros(shape)
+        if 0 not in shape:
+            out = _image(out, rank).scatter(-1, _image(places, rank), _image(x, rank)).reshape(shape)
+        return out.contiguous(memory_format=suggest_memory_format(x)) if rank == 2 else out
+
+    return form
+
+
 def _fractional(rank):
     """The maxima of windows that begin at places drawn at random, the first of the largest or the last NaN."""
 
@@ -185,6 +198,7 @@ def table() -> dict:
     for rank in (2, 3):
         named[f"adaptive_max_pool{rank}d_backward"] = _max_backward(rank)
         named[f"max_pool{rank}d_with_indices_backward"] = _max_backward_of_windows(rank)
+        named[f"max_unpool{rank}d"] = _unpooled(rank)
         named[f"fractional_max_pool{rank}d"] = _fractional(rank)
         named[f"fractional_max_pool{rank}d_backward"] = _max_backward(rank)
     return {getattr(aten, name).default: form for name, form in named.items()}
