@@ -41,6 +41,13 @@ class Machine {
     (void)product;
     return false;
   }
+  /// Columns side by side in the blocks of a weight that is kept as it is, numbers of `bits`, where
+  /// four bytes of a column that follow each other along k lie together, for a product of it whose
+  /// bodies are not written yet. 0: only the bytes of neighbouring columns do.
+  virtual int word_columns(const atlas::ProductBlock& product, int bits) const {
+    (void)product, (void)bits;
+    return 0;
+  }
   /// Vectors of sums that a loop keeps in registers side by side; 1 where a multiply-add is a
   /// sequence of instructions. As a rule panels are as wide as registers allow.
   virtual int sums_in_registers(DType operand) const {

@@ -26,8 +26,8 @@ using atlas::BodyBuilder;
 using atlas::Val;
 
 enum class Point { none, of_floats, of_integers };
-// Weights [k, n], or bytes of two neighbours along k; for each column and `group` of k a scale, and
-// a number that is added behind it or taken from the bytes.
+// Weights [k, n], bytes of two neighbours along k, or words of four bytes (Machine::word_columns); for each column and `group` of k a
+// scale, and a number that is added behind it or taken from the bytes.
 struct DigitCase {
   int64_t m, n, k, group;
   int bits = 8;
@@ -35,15 +35,17 @@ struct DigitCase {
   Point point = Point::none;
   int64_t block = 0;  // columns that lie side by side in padded blocks; 0: all of them
   int precision = 0;
+  bool words = false;
 };
 
 atlas::Program make_program(const DigitCase& c) {
   const Expr m = c.symbolic ? Expr::symbol(0) : Expr(c.m), n(c.n), k(c.k), groups(c.k / c.group);
   const DType stored = c.bits == 4 || c.unsigned_bytes ? DType::u8 : DType::i8;
+  const int64_t block = c.words ? 32 : c.block, steps = c.k * c.bits / 8, of_byte = 8 / c.bits;
   atlas::Program p;
   p.num_symbols = c.symbolic ? 1 : 0;
   p.buffers = {{DType::f32, Access::read, m * k},
-               {stored, Access::read, (c.block ? ceil_div(n, c.block) * Expr(c.block) : n) * Expr(c.k * c.bits / 8)},
+               {stored, Access::read, (block ? ceil_div(n, block) * Expr(block) : n) * Expr(steps)},
                {DType::f32, Access::read, groups * n},
                {DType::f32, Access::read, groups * n},
                {DType::f32, Access::write, m * n}};
@@ -56,17 +58,20 @@ atlas::Program make_program(const DigitCase& c) {
   Val x = lhs.load(0, DType::f32, im * k + ik);
   lhs.finish(c.prologue ? lhs.add(x, x) : x);
   BodyBuilder rhs(b.rhs);
-  Val w;
+  const Expr row = floor_div(ik, Expr(of_byte)), inside = block ? mod(in, Expr(block)) : in, part = floor_div(inside, Expr(16));
+  Expr place = block ? (floor_div(in, Expr(block)) * Expr(steps) + row) * Expr(block) + inside : row * n + in;
+  if (c.words)
+    place = floor_div(in, Expr(block)) * Expr(steps * block) + (part * Expr(steps / 4) + floor_div(row, Expr(4))) * Expr(64) +
+            (inside - part * Expr(16)) * Expr(4) + floor_div(mod(ik, Expr(4 * of_byte)), Expr(of_byte));
+  Val w, byte = rhs.load(1, stored, place);
   if (c.bits == 4) {
-    const Expr row = floor_div(ik, Expr(2)), block(c.block ? c.block : 1);
-    Val byte = rhs.load(1, stored, c.block ? (floor_div(in, block) * Expr(c.k / 2) + row) * block + mod(in, block) : row * n + in);
     Val low = rhs.op(ir::Op::bit_and, byte, rhs.integer(stored, 15));
     Val high = rhs.op(ir::Op::shr, byte, rhs.integer(stored, 4));
     if (c.high_first) std::swap(low, high);
     Val first = rhs.lt(rhs.index(mod(ik, Expr(2))), rhs.integer(DType::i64, 1));
     w = rhs.select(first, low, high);
   } else {
-    w = rhs.load(1, stored, ik * n + in);
+    w = byte;
   }
   const Expr at = floor_div(ik, Expr(c.group)) * n + in;
   const DType type = c.point == Point::of_integers ? DType::i32 : DType::f32;
@@ -91,12 +96,18 @@ class Digits : public testing::TestWithParam<std::tuple<cpu::Isa, bool>> {
     if (dots ? !target_.i8_dots : isa != cpu::Isa::avx2) GTEST_SKIP() << "no such instructions";
   }
 
-  // Whether such products are sums of digits here: without dot instructions, few rows by halves of bytes.
-  bool serves(const DigitCase& c) const { return target_.i8_dots || (c.bits == 4 && c.m <= (c.precision ? 8 : 3) && !c.symbolic); }
+  // Whether such products are sums of digits here: without dot instructions, few rows by halves of bytes, or by bytes if of two digits.
+  bool serves(const DigitCase& c) const {
+    return target_.i8_dots || (c.m <= (c.precision ? 8 : 3) && !c.symbolic && (c.bits == 4 || c.precision));
+  }
+  atlas::Program program(DigitCase c) const {
+    c.words = !target_.i8_dots;
+    return make_program(c);
+  }
 
   // The rows as `edit` leaves whole ones from -99 to 99, and what compiled code and the interpreter make of them. Scales are whole too.
   void run(const DigitCase& c, const std::function<void(float*)>& edit = nullptr) {
-    const atlas::Program p = make_program(c);
+    const atlas::Program p = program(c);
     ASSERT_EQ(cpu::plan_digit_product(p, target_).has_value(), serves(c));
     std::vector<int64_t> syms;
     if (c.symbolic) syms = {c.m};
@@ -132,25 +143,26 @@ class Digits : public testing::TestWithParam<std::tuple<cpu::Isa, bool>> {
   float* got_ = nullptr;
 };
 
-const std::vector<DigitCase> digit_cases{
-    {1, 64, 64, 64},
-    {2, 192, 400, 400, 8, true},
-    {3, 64, 96, 32, 8, false, false, true},
-    {5, 128, 36, 36, 8, false, false, false, true},
-    {1, 64, 392, 392, 4},
-    {2, 64, 128, 32, 4, true},
-    {7, 64, 128, 64, 4, false, false, false, false, true},
-    {16, 64, 72, 24, 4, true, false, true},
-    {70, 64, 64, 64, 4, false, true},
-    {67, 128, 768, 256, 8, true, true},
-    {2, 64, 128, 32, 4, false, false, false, false, false, Point::of_floats},
-    {1, 64, 96, 96, 8, true, false, false, true, false, Point::of_integers},
-    {1, 139, 64, 64, 4},
-    {1, 139, 120, 24, 4, true, false, false, false, false, Point::none, 64},
-    {9, 30, 48, 16, 8, true},
-    {8, 139, 120, 24, 4, true, false, false, false, false, Point::none, 64, 1},
-    {9, 64, 128, 64, 8, true, false, false, false, false, Point::none, 0, 2},
-};
+const std::vector<DigitCase> digit_cases{{1, 64, 64, 64},
+                                         {2, 192, 400, 400, 8, true},
+                                         {3, 64, 96, 32, 8, false, false, true},
+                                         {5, 128, 36, 36, 8, false, false, false, true},
+                                         {1, 64, 392, 392, 4},
+                                         {2, 64, 128, 32, 4, true},
+                                         {7, 64, 128, 64, 4, false, false, false, false, true},
+                                         {16, 64, 72, 24, 4, true, false, true},
+                                         {70, 64, 64, 64, 4, false, true},
+                                         {67, 128, 768, 256, 8, true, true},
+                                         {2, 64, 128, 32, 4, false, false, false, false, false, Point::of_floats},
+                                         {1, 64, 96, 96, 8, true, false, false, true, false, Point::of_integers},
+                                         {1, 139, 64, 64, 4},
+                                         {1, 139, 120, 24, 4, true, false, false, false, false, Point::none, 64},
+                                         {9, 30, 48, 16, 8, true},
+                                         {8, 139, 120, 24, 4, true, false, false, false, false, Point::none, 64, 1},
+                                         {9, 64, 128, 64, 8, true, false, false, false, false, Point::none, 0, 2},
+                                         {8, 139, 120, 24, 8, true, false, false, false, false, Point::none, 0, 1},
+                                         {5, 70, 384, 384, 8, false, false, true, true, false, Point::of_integers, 0, 1},
+                                         {3, 96, 128, 32, 4, false, false, true, false, true, Point::of_floats, 0, 1}};
 
 // Whole numbers have the interpreter's bits: nothing of them is rounded.
 TEST_P(Digits, whole_numbers_are_exact) {
@@ -201,13 +213,13 @@ TEST_P(Digits, infinities_and_overflow) {
 }
 
 TEST_P(Digits, two_threads_have_as_many_units) {
-  const cpu::Launch l = cpu::launch_of(make_program({1, 768, 768, 64, 4}), target_);
+  const cpu::Launch l = cpu::launch_of(program({1, 768, 768, 64, 4}), target_);
   EXPECT_EQ(2 * host::chunk_of(l.total.eval({}), l.grain.eval({}), l.unit_work.eval({}), 2), l.total.eval({}));
 }
 
 // Weights by four loads, scales and what the epilogue reads of four lines each at AVX-512.
 TEST_P(Digits, few_rows_fetch_scales_and_weights_ahead) {
-  auto fetches = [&](int64_t m) { return count_of(cpu::dump_asm(make_program({m, 128, 128, 64, 4}), target_), "prefetcht0"); };
+  auto fetches = [&](int64_t m) { return count_of(cpu::dump_asm(program({m, 128, 128, 64, 4}), target_), "prefetcht0"); };
   EXPECT_GE(fetches(1), 4 + target_.vector_bytes / 16);
   EXPECT_EQ(fetches(70), 0);
 }

@@ -30,6 +30,9 @@ class CpuMachine final : public schedule::Machine {
   bool packs_given_bytes(const atlas::ProductBlock& product) const override {
     return cpu::packs_given_bytes(target_, product);
   }
+  int word_columns(const atlas::ProductBlock& product, int bits) const override {
+    return cpu::word_columns(target_, product, bits);
+  }
 
  private:
   Target target_;

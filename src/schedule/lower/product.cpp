@@ -50,17 +50,19 @@ Kernels lower_product(const Context& cx) {
   auto sources = packs ? static_sources(cx.clustering, cx.options, rhs) : std::nullopt;
   const Expr& rows = dot->shape[dot->shape.size() - 2];
   bool few_rows = rows.is_const() && rows.constant_value() <= machine.waiting_rows;
-  std::optional<Blocks> blocks;
-  if (sources && cx.cluster.parts == 1) blocks = keep_narrow(cx, rhs, few_rows, out);
-  const bool narrow = blocks.has_value();
   // Few rows of 16 bits times weights of fewer are products of float32, with weights as they are
   // before they would be rounded.
-  const bool widened =
-      narrow && few_rows && is_float(in) && size_of(in) == 2 && !about.mixed && !about.reproducible;
-  if (widened) {
-    about.operand_type = DType::f32;
-    about.precision = std::max(about.precision, 1);
+  const bool widens =
+      few_rows && is_float(in) && size_of(in) == 2 && !about.mixed && !about.reproducible;
+  atlas::ProductBlock wide = about;
+  if (widens) {
+    wide.operand_type = DType::f32;
+    wide.precision = std::max(about.precision, 1);
   }
+  std::optional<Blocks> blocks;
+  if (sources && cx.cluster.parts == 1) blocks = keep_narrow(cx, rhs, few_rows, wide, out);
+  const bool narrow = blocks.has_value(), widened = narrow && widens;
+  if (widened) about = wide;
   // Only what is packed once is packed ahead: the product packs the panels of other operands as it
   // needs them, but for terms, bytes for tiles and Winograd's transforms.
   bool once = sources && !narrow;

@@ -12,7 +12,8 @@
 // cannot give.
 //
 // Weights of few bits are kept as they are, in blocks of columns: q[n, k] becomes [n / 64, k, n %
-// 64] (Machine::byte_columns).
+// 64] (Machine::byte_columns), or [n / 32, n % 32 / 16, k / 4, n % 16, k % 4]
+// (Machine::word_columns).
 #include "schedule/lower/weights.h"
 
 #include <algorithm>
@@ -101,16 +102,50 @@ Index panels_first(Index at, size_t batch, size_t panels) {
   return at;
 }
 
-// Copies a weight so that blocks of columns, which run along its axis `axis`, are densest.
-Packed in_blocks(const Context& cx, Value leaf, size_t axis, const Expr& columns) {
-  Shape shape{ceil_div(leaf->shape[axis], columns)};
+// Bytes of a column that lie together; columns whose words are a line of memory.
+constexpr int64_t word = 4, line_words = 16;
+
+// Whether a weight is whole numbers, or parts of them, less a zero point, times a scale: nothing is
+// looked up, and no number has a value of its own.
+bool is_scaled_numbers(const Context& cx, Value v) {
+  if (v->is(Op::parameter) || v->is(Op::constant) || cx.clustering.is_root(v)) return true;
+  const ir::OpKind kind = ir::info(v->op).kind;
+  constexpr Op arithmetic[] = {Op::add, Op::sub, Op::mul, Op::bit_and, Op::shr};
+  if (kind != ir::OpKind::cast && kind != ir::OpKind::movement &&
+      std::ranges::find(arithmetic, v->op) == std::end(arithmetic))
+    return false;
+  for (size_t i = 0; i < v->inputs.size(); ++i)
+    if (!is_scaled_numbers(cx, v->input(i))) return false;
+  return true;
+}
+
+// step % word, of x / c as (x % (c word)) / c: what divides an axis divides nothing else.
+Expr place_in_word(const Expr& step) {
+  const Atom* a = step.as_atom();
+  if (!a || a->kind != Atom::Kind::floor_div || !a->b->is_const()) return mod(step, Expr(word));
+  return floor_div(mod(*a->a, *a->b * Expr(word)), *a->b);
+}
+
+// Copies a weight so that blocks of columns, which run along its axis `axis`, are densest; in words
+// each line of them is a stream of its own.
+Packed in_blocks(const Context& cx, Value leaf, size_t axis, int64_t columns, bool words) {
+  const int64_t together = words ? line_words : columns;
+  Shape shape{ceil_div(leaf->shape[axis], Expr(columns))};
+  if (words) shape.push_back(Expr(columns / together));
   for (size_t i = 0; i < leaf->shape.size(); ++i)
     if (i != axis) shape.push_back(leaf->shape[i]);
-  shape.push_back(columns);
+  if (words) shape.back() = *shape.back().exact_div(Expr(word));
+  shape.push_back(Expr(together));
+  if (words) shape.push_back(Expr(word));
   int slot = cx.storage.temporary(leaf->dtype, shape, "blocks");
   Lowered kernel = cx.map_loop("blocks", shape, [&](Emitter& e, const Index& to) {
-    Index from(to.begin() + 1, to.end() - 1);
-    Expr column = to.front() * columns + to.back();
+    const auto others = to.begin() + (words ? 2 : 1);
+    Index from(others, others + static_cast<ptrdiff_t>(leaf->shape.size()) - 1);
+    Expr column = to.front() * Expr(columns) + (words ? to[to.size() - 2] : to.back());
+    if (words) {
+      column = column + to[1] * Expr(together);
+      from.back() = from.back() * Expr(word) + to.back();
+    }
     from.insert(from.begin() + static_cast<ptrdiff_t>(axis), column);
     Val guard = e.within(column, leaf->shape[axis], {});
     e.store(slot, to, or_zero(e, guard, e.value(leaf, from, guard)));
@@ -124,11 +159,16 @@ Packed in_blocks(const Context& cx, Value leaf, size_t axis, const Expr& columns
 std::optional<std::pair<int, Index>> Blocks::find(Value v, const Index& index) const {
   auto it = of_.find(v);
   if (it == of_.end()) return std::nullopt;
-  auto [slot, by] = it->second;
+  auto [slot, by, words] = it->second;
+  const Expr column = mod(index[by], Expr(columns_)), part = floor_div(column, Expr(line_words));
   Index there{floor_div(index[by], Expr(columns_))};
+  if (words) there.push_back(part);
   for (size_t i = 0; i < index.size(); ++i)
     if (i != by) there.push_back(index[i]);
-  there.push_back(mod(index[by], Expr(columns_)));
+  const Expr step = there.back();
+  if (words) there.back() = floor_div(step, Expr(word));
+  there.push_back(words ? column - part * Expr(line_words) : column);
+  if (words) there.push_back(place_in_word(step));
   return std::pair(slot, there);
 }
 
@@ -239,7 +279,7 @@ Val unpack_planes(Emitter& e, int slot, const Expr& k, const Expr& n) {
 }
 
 std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
-                                  std::vector<Lowered>& out) {
+                                  const atlas::ProductBlock& product, std::vector<Lowered>& out) {
   size_t rank = rhs->shape.size();
   Index at;
   for (const Expr& d : rhs->shape) {
@@ -311,13 +351,27 @@ std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
     else if (!axis && !in_order(leaf, indices))
       return std::nullopt;
   }
+  const int64_t numbers = numel(rhs->shape).constant_value();
   const int64_t of_bytes = cx.options.machine->byte_columns;
-  const bool bytewise = of_bytes && bytes_of(largest) == numel(rhs->shape).constant_value();
-  const int64_t side_by_side = bytewise ? of_bytes : 4 * vector;
+  const bool bytewise = of_bytes && bytes_of(largest) == numbers;
+  int64_t side_by_side = bytewise ? of_bytes : 4 * vector;
+  // Whether four bytes follow each other along k.
+  auto in_words = [&](size_t axis) {
+    const size_t last = largest->shape.size() - (axis + 1 == largest->shape.size() ? 2 : 1);
+    return largest->shape.size() > 1 && largest->shape[last].constant_value() % word == 0;
+  };
+  int64_t of_words = 0;
+  const auto copied = std::ranges::find(copies, largest, &std::pair<Value, size_t>::first);
+  if (is_int(largest->dtype) && size_of(largest->dtype) == 1 && copied != copies.end() &&
+      in_words(copied->second) && is_scaled_numbers(cx, rhs))
+    of_words = cx.options.machine->word_columns(product,
+                                                static_cast<int>(8 * bytes_of(largest) / numbers));
+  if (of_words) side_by_side = of_words;
   Blocks blocks(side_by_side);
   for (auto& [leaf, axis] : copies) {
-    Packed made = in_blocks(cx, leaf, axis, Expr(side_by_side));
-    blocks.add(leaf, made.slot, axis);
+    const bool words = of_words && leaf == largest;
+    Packed made = in_blocks(cx, leaf, axis, side_by_side, words);
+    blocks.add(leaf, made.slot, axis, words);
     out.push_back(std::move(made.kernel));
   }
   return blocks;

@@ -39,21 +39,27 @@ atlas::Val unpack_winograd(Emitter& e, int slot, const Index& at, const Expr& ch
 class Blocks {
  public:
   explicit Blocks(int64_t columns) : columns_(columns) {}
-  void add(ir::Value v, int slot, size_t axis) { of_[v] = {slot, axis}; }
+  /// `words`: four elements that follow each other along its last other axis lie together.
+  void add(ir::Value v, int slot, size_t axis, bool words) { of_[v] = {slot, axis, words}; }
   /// Where element `index` of v lies so: Emitter::elsewhere.
   std::optional<std::pair<int, Index>> find(ir::Value v, const Index& index) const;
 
  private:
+  struct Copy {
+    int slot;
+    size_t axis;  ///< that the columns run along
+    bool words;
+  };
   int64_t columns_;  ///< of a block
-  std::map<ir::Value, std::pair<int, size_t>>
-      of_;  ///< slot, and the axis that the columns run along
+  std::map<ir::Value, Copy> of_;
 };
 
 /// Where the product is to read the weights that its right operand is computed from (quantised
 /// ones, their scales) instead of panels of the result, as they take at most half of the memory:
-/// those that are copied so that they run along columns. Their kernels go to `out`.
+/// those that are copied so that they run along columns, for `product`, whose bodies are not
+/// written yet. Their kernels go to `out`.
 std::optional<Blocks> keep_narrow(const Context& cx, ir::Value rhs, bool few_rows,
-                                  std::vector<Lowered>& out);
+                                  const atlas::ProductBlock& product, std::vector<Lowered>& out);
 
 /// The body without the roundings to 16 bits of sums, differences, products and bytes that become
 /// float32 again.

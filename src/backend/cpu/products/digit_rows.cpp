@@ -60,7 +60,7 @@ void DigitRows::write(Scope& scope, Value* x, Value* out) {
     auto power = [&](Value* e) {
       return k_.ir.CreateBitCast(k_.ir.CreateShl(e, number(23)), k_.ir.getFloatTy());
     };
-    const auto bits_below = static_cast<uint32_t>(8 * plan_.digits - 3);
+    const auto bits_below = static_cast<uint32_t>(plan_.digits == 3 ? 21 : 13);
     Value* per_unit = power(k_.ir.CreateSub(number(254 + bits_below), from_24));
     Value* unit = power(k_.ir.CreateSub(from_24, number(bits_below)));
     // Infinities, NaN, and values whose unit would be no normal number.
@@ -71,7 +71,7 @@ void DigitRows::write(Scope& scope, Value* x, Value* out) {
     for_vectors(s, count, plan_.lanes, [&](Scope& v, Value* offset, Value* mask) {
       v.seek();
       digits_of_vector(row_vector(from, offset, mask), per_unit,
-                       element(k_, DType::u8, out, add(begin, offset)));
+                       element(k_, plan_.pairs ? DType::u16 : DType::u8, out, add(begin, offset)));
     });
     s.seek();
     write_notes(out, segment, unit);
@@ -85,21 +85,29 @@ void DigitRows::digits_of_vector(Value* x, Value* per_unit, Value* out) {
   constexpr float rounder = 12582912;
   constexpr uint32_t rounder_bits = 0x4b400000, biases = 0x808080;
   Value* sum = multiply_add(k_, DType::f32, x, splat_of(per_unit), splat_of(rounder));
-  Value* all = ir.CreateAdd(ir.CreateBitCast(sum, ints_), splat_of(biases - rounder_bits));
-  all = ir.CreateXor(all, splat_of(biases));
-  for (int j = 0; j < plan_.digits; ++j) {
-    Value* digit = ir.CreateAShr(ir.CreateShl(all, static_cast<uint64_t>(24 - 8 * j)), 24);
+  Value* all = ir.CreateBitCast(sum, ints_);
+  auto store = [&](Value* digit, int bits, int j, std::vector<int> places) {
     Value*& slot = digit_sums_[static_cast<size_t>(j)];
     ir.CreateStore(ir.CreateAdd(ir.CreateLoad(ints_, slot), digit), slot);
-    Value* bytes = ir.CreateTrunc(digit, k_.widen(ir.getInt8Ty(), plan_.lanes));
-    if (plan_.halves) {
-      std::vector<int> order;
-      for (int l = 0; l < plan_.lanes; ++l)
-        order.push_back(l / 8 * 8 + form_.places[static_cast<size_t>(l % 8)]);
-      bytes = ir.CreateShuffleVector(bytes, order);
-    }
-    ir.CreateAlignedStore(bytes, element(k_, DType::u8, out, k_.i64(j * plan_.plane_bytes())),
+    std::vector<int> order;
+    const auto together = static_cast<int>(places.size());
+    for (int l = 0; l < plan_.lanes; ++l)
+      order.push_back(l / together * together + places[static_cast<size_t>(l % together)]);
+    digit = ir.CreateTrunc(digit, k_.widen(ir.getIntNTy(static_cast<unsigned>(bits)), plan_.lanes));
+    ir.CreateAlignedStore(ir.CreateShuffleVector(digit, order),
+                          element(k_, DType::u8, out, k_.i64(j * plan_.plane_bytes())),
                           llvm::Align(1));
+  };
+  const std::vector<int>& p = form_.places;
+  if (plan_.pairs) {
+    all = ir.CreateSub(all, splat_of(rounder_bits));
+    if (plan_.halves) return store(all, 16, 0, {p[0], p[2], p[4], p[6], p[1], p[3], p[5], p[7]});
+    return store(all, 16, 0, {p[0], p[2], p[1], p[3]});
+  }
+  all = ir.CreateXor(ir.CreateAdd(all, splat_of(biases - rounder_bits)), splat_of(biases));
+  for (int j = 0; j < plan_.digits; ++j) {
+    Value* digit = ir.CreateAShr(ir.CreateShl(all, static_cast<uint64_t>(24 - 8 * j)), 24);
+    store(digit, 8, j, p);
   }
 }
 

@@ -93,4 +93,17 @@ Values halves_of(CpuFunction& k, const Values& bytes) {
   return out;
 }
 
+Values pairs_of(CpuFunction& k, Value* words, bool halves, bool is_signed) {
+  auto& ir = k.ir;
+  auto* type = llvm::cast<llvm::FixedVectorType>(integers(k, 2));
+  words = ir.CreateBitCast(words, type);
+  auto masked = [&](Value* x, uint64_t bits) {
+    return ir.CreateAnd(x, llvm::ConstantInt::get(type, bits));
+  };
+  if (is_signed) return {ir.CreateAShr(ir.CreateShl(words, 8), 8), ir.CreateAShr(words, 8)};
+  Value* upper = ir.CreateLShr(words, 8);
+  if (!halves) return {masked(words, 0xff), upper};
+  return {masked(words, 0xf), masked(words, 0xf0), masked(upper, 0xf), masked(upper, 0xf0)};
+}
+
 }  // namespace hologram::cpu

@@ -21,4 +21,9 @@ std::vector<Value*> zipped(CpuFunction& k, const std::vector<Value*>& rows);
 /// The low halves of all bytes, then the high ones.
 std::vector<Value*> halves_of(CpuFunction& k, const std::vector<Value*>& bytes);
 
+/// The numbers of words in pairs of 16 bits: the bytes' first and third, second and fourth; of
+/// halves, which lie where they are and are 1, 16, 1, 16 times as much: the low and the high ones
+/// of the first and third byte, and of the others.
+std::vector<Value*> pairs_of(CpuFunction& k, Value* words, bool halves, bool is_signed);
+
 }  // namespace hologram::cpu

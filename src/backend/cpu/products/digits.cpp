@@ -14,9 +14,12 @@
 // added behind the scale or taken from the numbers before it, takes the sum of the row's values.
 // Two rows share what is zipped, and from nine on all do where it takes halves of bytes (or AVX2).
 //
-// Without dot instructions AVX2 takes few rows and halves of bytes: products of these, at most 15,
-// and of digits fit eightfold into 16 bits, so that 128 weights take nine instructions a digit. A
-// unit is two groups of columns, whose bytes share lines of memory, segment by segment.
+// Without dot instructions AVX2 takes few rows of weights whose words lie in memory as such
+// (Machine::word_columns). Products of halves of bytes, at most 15, and of digits fit eightfold
+// into 16 bits, so that 128 weights take nine instructions a digit. Where 14 bits of a row do, they
+// are one digit of 16 bits, which multiply-adds of pairs multiply with bytes, and with halves of
+// them where they lie: high ones give 16 times the product, in sums of their own. 64 halves of
+// bytes take a shift, four masks and eight instructions more.
 //
 // At most eight rows fetch 8 KiB ahead, as hardware stops at the end of a page, and with it scales
 // and what the epilogue reads of the columns that come next, which hardware does not foresee.
@@ -35,6 +38,7 @@ namespace hologram::cpu {
 namespace {
 
 constexpr int words = 4;  // vectors of a unit's columns
+constexpr int64_t line = 64;
 using Values = std::vector<Value*>;
 
 class DigitEmitter : IndexBuilder {
@@ -59,7 +63,7 @@ class DigitEmitter : IndexBuilder {
     k_.root().seek();
     const int64_t row = (plan_.k + plan_.lanes - 1) / plan_.lanes * plan_.lanes * 4;
     const int64_t rows = plan_.rows * plan_.row_bytes();
-    const int64_t sums = plan_.groups * plan_.rows * plan_.columns * 4;
+    const int64_t sums = plan_.rows * plan_.columns * 4;
     const int64_t wide = shared() ? plan_.segment * plan_.columns : 0;
     row_ = emit_scratch(k_.root(), k_.i64(row + rows + sums + wide));
     have_ = emit_block_note(k_.root(), row_);
@@ -79,7 +83,12 @@ class DigitEmitter : IndexBuilder {
   // Whether a segment's widened weights are written to memory for all rows to read.
   bool shared() const { return plan_.rows > 8 && (plan_.halves || together() == 1); }
   // Rows whose sums registers hold.
-  int together() const { return plan_.lanes >= 16 ? 2 : 1; }
+  int together() const {
+    if (plan_.pairs) return static_cast<int>(std::min<int64_t>(plan_.rows, 8 / chains()));
+    return plan_.lanes >= 16 ? 2 : 1;
+  }
+  // Of a row and a vector of columns.
+  int chains() const { return plan_.pairs ? (plan_.halves ? 2 : 1) : plan_.digits; }
   Value* byte(Value* base, Value* offset) { return element(k_, DType::u8, base, offset); }
   Value* splat_of(Value* scalar) {
     return k_.ir.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), scalar);
@@ -94,7 +103,7 @@ class DigitEmitter : IndexBuilder {
   // The last block of columns that end within a vector has code of its own, with masks.
   void emit_units(Scope& scope, Value* unit) {
     scope.seek();
-    const int64_t blocks = (plan_.n + plan_.unit_columns() - 1) / plan_.unit_columns();
+    const int64_t blocks = (plan_.n + plan_.columns - 1) / plan_.columns;
     Value* rows = div(unit, k_.i64(blocks));
     Value* block = sub(unit, mul(rows, blocks));
     if (plan_.n % plan_.columns == 0) return emit_unit(scope, rows, block);
@@ -104,24 +113,6 @@ class DigitEmitter : IndexBuilder {
     masked_ = true;
     emit_if(scope, last, [&](Scope& s) { emit_unit(s, rows, block); });
     masked_ = false;
-  }
-
-  // Runs `fill` for each group of the unit's columns.
-  void each_group(Scope& scope, const std::function<void(Scope&)>& fill) {
-    if (plan_.groups == 1) return fill(scope);
-    Value *first = block_, *begin = n_begin_;
-    scope.seek();
-    Value* left = sub(k_.i64((plan_.n + plan_.columns - 1) / plan_.columns), first);
-    emit_loop(scope, k_.i64(0), least(left, k_.i64(plan_.groups)), k_.i64(1), true,
-              [&](Scope& s, Value* group) {
-                s.seek();
-                group_ = group;
-                block_ = add(first, group);
-                n_begin_ = add(begin, mul(group, plan_.columns));
-                fill(s);
-              });
-    block_ = first;
-    n_begin_ = begin;
   }
 
   void emit_unit(Scope& scope, Value* number, Value* block) {
@@ -136,8 +127,8 @@ class DigitEmitter : IndexBuilder {
       row_begin_ = k_.i64(0);
       rows_ = k_.i64(plan_.rows);
     }
-    block_ = mul(block, plan_.groups);
-    n_begin_ = mul(block, plan_.unit_columns());
+    block_ = block;
+    n_begin_ = mul(block, plan_.columns);
     Value *have = k_.ir.CreateLoad(k_.ir.getInt64Ty(), have_), *note = add(number, 1);
     emit_if(scope, k_.ir.CreateICmpNE(have, note), [&](Scope& s) {
       fetch_first(s);
@@ -146,24 +137,20 @@ class DigitEmitter : IndexBuilder {
       each_row(
           s, [&](Scope& row, Value* r) { digit_rows_->write(row, row_at(row, r), digits_of(r)); });
     });
-    if (few()) fetch_results(scope, plan_.unit_columns());
+    if (few()) fetch_results(scope, plan_.columns);
     scope.seek();
     k_.ir.CreateMemSetInline(sums_, llvm::Align(4), k_.ir.getInt8(0),
-                             k_.i64(plan_.groups * plan_.rows * plan_.columns * 4));
+                             k_.i64(plan_.rows * plan_.columns * 4));
     const int64_t whole = plan_.k / plan_.segment;
-    auto segment_of_groups = [&](Scope& s, Value* i, int64_t depth) {
-      each_group(s, [&](Scope& g) { segment(g, i, depth); });
-    };
     emit_loop(scope, k_.i64(0), k_.i64(whole), k_.i64(1), true,
-              [&](Scope& s, Value* i) { segment_of_groups(s, i, plan_.segment); });
+              [&](Scope& s, Value* i) { segment(s, i, plan_.segment); });
     if (plan_.k % plan_.segment) {
       scope.seek();
       Scope last(scope, false);
-      segment_of_groups(last, k_.i64(whole), plan_.k % plan_.segment);
+      segment(last, k_.i64(whole), plan_.k % plan_.segment);
       scope.move_to(k_.ir.GetInsertBlock());
     }
-    each_group(scope,
-               [&](Scope& g) { each_row(g, [&](Scope& row, Value* r) { finish_row(row, r); }); });
+    each_row(scope, [&](Scope& row, Value* r) { finish_row(row, r); });
   }
 
   void each_row(Scope& scope, const std::function<void(Scope&, Value*)>& fill) {
@@ -175,7 +162,6 @@ class DigitEmitter : IndexBuilder {
 
   Value* digits_of(Value* row) { return byte(digits_, mul(row, plan_.row_bytes())); }
   Value* sums_of(Value* row) {
-    if (plan_.groups > 1) row = add(mul(group_, plan_.rows), row);
     return element(k_, DType::f32, sums_, mul(row, int64_t{plan_.columns}));
   }
   // The left operand's row `r` of the block, where it lies or as a copy.
@@ -194,20 +180,21 @@ class DigitEmitter : IndexBuilder {
     return row_;
   }
 
-  // What is taken from the bytes as the dot instruction reads them.
-  int offset() const { return form_.number.offset; }
+  // Points `s` at the unit's first column, and says along which axis columns run.
+  int set_first_column(Scope& s) {
+    s.seek();
+    if (form_.in_blocks) s.set_axis(k_axis_ + 1, block_);
+    const int axis = form_.in_blocks ? k_axis_ + 2 : n_axis_;
+    s.set_axis(axis, form_.in_blocks ? k_.i64(0) : n_begin_);
+    return axis;
+  }
 
   // Lays the lanes of `s` along the unit's columns; `padded`: those behind the last one too.
   void set_columns(Scope& s, bool padded = false) {
     s.seek();
     Value* mask =
         masked_ && !padded ? lane_mask(k_, sub(k_.i64(plan_.n), n_begin_), plan_.columns) : nullptr;
-    int axis = n_axis_;
-    if (form_.in_blocks) {
-      s.set_axis(k_axis_ + 1, block_);
-      axis = k_axis_ + 2;
-    }
-    s.set_axis(axis, form_.in_blocks ? k_.i64(0) : n_begin_);
+    const int axis = set_first_column(s);
     s.set_lanes(axis, plan_.columns, mask);
   }
 
@@ -217,7 +204,10 @@ class DigitEmitter : IndexBuilder {
     scope.set_axis(k_axis_ + 3, number);
     Scope columns(scope, false), weights(scope, false);
     set_columns(columns);
-    set_columns(weights, form_.padded && !k_.target.masks);
+    if (plan_.in_words)
+      set_first_column(weights);
+    else
+      set_columns(weights, form_.padded && !k_.target.masks);
     // Scales lie in the order of segments, in blocks of columns, or one for each column.
     const int64_t bytes = depth * plan_.columns / (plan_.halves ? 2 : 1);
     const int64_t later = (bytes_ahead + bytes - 1) / bytes * plan_.columns;
@@ -226,17 +216,22 @@ class DigitEmitter : IndexBuilder {
       LaneValue x = emit_body(columns, body).back();
       if (few()) fetch_columns(columns, body, plan_.columns, later);
       scope.seek();
-      return as_words(k_, quarters(k_, splat(k_, x, plan_.columns)));
+      Values parts = quarters(k_, splat(k_, x, plan_.columns));
+      return plan_.in_words ? parts : as_words(k_, parts);
     };
-    Segment g{number, depth, &weights, of_columns(form_.factors.scale),
-              of_columns(form_.factors.zero)};
+    Segment g{
+        number, depth, &weights, of_columns(form_.factors.scale), of_columns(form_.factors.zero),
+        nullptr};
+    scope.seek();
+    if (plan_.in_words) g.ahead = ahead_of(number);
     if (shared()) write_wide(scope, g);
     scope.seek();
-    Value* whole = together() == 2 && plan_.rows > 1 ? k_.ir.CreateAnd(rows_, k_.i64(-2)) : nullptr;
-    if (whole)
-      emit_loop(scope, k_.i64(0), whole, k_.i64(2), false,
-                [&](Scope& s, Value* row) { add_rows(s, g, row, 2); });
-    emit_loop(scope, whole ? whole : k_.i64(0), rows_, k_.i64(1), false,
+    const int some = plan_.rows > 1 ? together() : 1;
+    Value* whole = some > 1 ? mul(div(rows_, k_.i64(some)), some) : k_.i64(0);
+    if (some > 1)
+      emit_loop(scope, k_.i64(0), whole, k_.i64(some), false,
+                [&](Scope& s, Value* row) { add_rows(s, g, row, some); });
+    emit_loop(scope, whole, rows_, k_.i64(1), false,
               [&](Scope& s, Value* row) { add_rows(s, g, row, 1); });
   }
 
@@ -245,7 +240,18 @@ class DigitEmitter : IndexBuilder {
     int64_t depth;
     Scope* weights;
     Values scales, zeros;
+    Value* ahead;  // words: how far behind a word is what is fetched with it
   };
+
+  // A unit's words are two streams of memory: half as far ahead in each, at last in the next
+  // unit's.
+  Value* ahead_of(Value* number) {
+    const int64_t all = (plan_.k + plan_.segment - 1) / plan_.segment, stream = form_.vectors[2];
+    const int64_t bytes = plan_.segment / plan_.values() * line;
+    const int64_t later = std::min((bytes_ahead / 2 + bytes - 1) / bytes, all);
+    Value* inside = k_.ir.CreateICmpSLT(number, k_.i64(all - later));
+    return k_.ir.CreateSelect(inside, k_.i64(later * bytes), k_.i64(later * bytes + stream));
+  }
 
   int64_t word_bytes() const { return int64_t{plan_.values()} * plan_.columns; }
   void write_wide(Scope& scope, const Segment& g) {
@@ -270,37 +276,41 @@ class DigitEmitter : IndexBuilder {
 
   void add_rows(Scope& scope, const Segment& g, Value* row, int count) {
     scope.seek();
-    Values rows, chains;
+    Values rows, sums;
     for (int r = 0; r < count; ++r) {
       rows.push_back(digits_of(add(row, r)));
+      auto start = [&](int j) {
+        if (j >= plan_.digits) return splat_of(uint32_t{0});
+        return splat_of(load(k_.ir.getInt32Ty(),
+                             digit_rows_->note_of(rows.back(), g.number, DigitRows::starts + j)));
+      };
       for (int v = 0; v < words; ++v)
-        for (int j = 0; j < plan_.digits; ++j)
-          chains.push_back(
-              splat_of(load(k_.ir.getInt32Ty(),
-                            digit_rows_->note_of(rows.back(), g.number, DigitRows::starts + j))));
+        for (int j = 0; j < chains(); ++j) sums.push_back(start(j));
     }
     Value* first = mul(g.number, plan_.segment);
-    if (!k_.target.i8_dots) {
-      chains = without_dots(scope, g, rows, first, std::move(chains));
+    if (plan_.pairs) {
+      by_pairs(scope, g, rows, first, sums);
+    } else if (!k_.target.i8_dots) {
+      sums = without_dots(scope, g, rows, first, std::move(sums));
     } else {
-      chains = emit_loop(scope, k_.i64(0), k_.i64(g.depth / plan_.values()), k_.i64(1), true,
-                         chains, [&](Scope& s, Value* word, Values so_far) {
-                           s.seek();
-                           Values bytes;
-                           if (!shared()) bytes = widened(g, word);
-                           Value* at = add(first, mul(word, plan_.values()));
-                           for (int half = 0; half < plan_.values() / 4; ++half) {
-                             Values read = shared() ? read_wide(word, half) : Values{};
-                             multiply(rows, add(at, int64_t{half} * 4),
-                                      shared() ? read.data() : &bytes[half * words], so_far);
-                           }
-                           return so_far;
-                         });
+      sums = emit_loop(scope, k_.i64(0), k_.i64(g.depth / plan_.values()), k_.i64(1), true, sums,
+                       [&](Scope& s, Value* word, Values so_far) {
+                         s.seek();
+                         Values bytes;
+                         if (!shared()) bytes = widened(g, word);
+                         Value* at = add(first, mul(word, plan_.values()));
+                         for (int half = 0; half < plan_.values() / 4; ++half) {
+                           Values read = shared() ? read_wide(word, half) : Values{};
+                           multiply(rows, add(at, int64_t{half} * 4),
+                                    shared() ? read.data() : &bytes[half * words], so_far);
+                         }
+                         return so_far;
+                       });
     }
     scope.seek();
     for (int r = 0; r < count; ++r)
       add_sums(rows[static_cast<size_t>(r)], add(row, r), g,
-               &chains[static_cast<size_t>(r * words * plan_.digits)]);
+               &sums[static_cast<size_t>(r * words * chains())]);
   }
 
   void multiply(const Values& rows, Value* at, Value* const* bytes, Values& chains) {
@@ -316,6 +326,41 @@ class DigitEmitter : IndexBuilder {
           chains[n] = dot_bytes(k_, chains[n], bytes[v], digit);
           ++n;
         }
+    }
+  }
+
+  // Rows of 16 bits times pairs of numbers, as many vectors of columns at a time as leave
+  // registers.
+  void by_pairs(Scope& scope, const Segment& g, const Values& rows, Value* first, Values& sums) {
+    const auto each = static_cast<size_t>(chains()), count = rows.size();
+    const size_t some = count > 1 ? 1 : plan_.halves ? 2 : words;
+    for (size_t v = 0; v < words; v += some) {
+      Values part;
+      for (size_t r = 0; r < count; ++r)
+        part.insert(part.end(), &sums[(r * words + v) * each],
+                    &sums[(r * words + v + some) * each]);
+      scope.seek();
+      part = emit_loop(
+          scope, k_.i64(0), k_.i64(g.depth / plan_.values()), k_.i64(1), true, std::move(part),
+          [&](Scope& s, Value* word, Values so_far) {
+            Values x = words_at(g, word, v, some);
+            s.seek();
+            Value* at = mul(add(first, mul(word, plan_.values())), 2);
+            size_t n = 0;
+            for (Value* row : rows)
+              for (Value* w : x) {
+                const Values pairs = pairs_of(k_, w, plan_.halves, form_.number.flipped);
+                for (size_t i = 0; i < pairs.size(); ++i) {
+                  Value* y = splat_of(
+                      load(k_.ir.getInt32Ty(), byte(row, add(at, static_cast<int64_t>(4 * i)))));
+                  so_far[n + i % each] = dot_pairs(k_, so_far[n + i % each], pairs[i], y);
+                }
+                n += each;
+              }
+            return so_far;
+          });
+      for (size_t r = 0; r < count; ++r)
+        std::copy_n(&part[r * some * each], some * each, &sums[(r * words + v) * each]);
     }
   }
 
@@ -350,6 +395,28 @@ class DigitEmitter : IndexBuilder {
                      });
   }
 
+  // Where the words of a unit's columns are.
+  Value* word_address(Scope& first_column, Value* word) {
+    Scope inner(first_column, false);
+    inner.set_axis(k_axis_ + 4, word);
+    const atlas::Instr& i = form_.until[0].instrs.back();
+    Value* at = emit_expr(inner, i.expr).v;
+    inner.seek();
+    return byte(k_.buffer(i.buffer), at);
+  }
+
+  // Words of the unit's vectors of columns from number v on.
+  Values words_at(const Segment& g, Value* word, size_t v, size_t count) {
+    Value* p = word_address(*g.weights, word);
+    Values out;
+    for (size_t i = v; i < v + count; ++i) {
+      const int64_t at = form_.vectors[i];
+      out.push_back(load(ints_, byte(p, k_.i64(at))));
+      if (at % line == 0) emit_fetch(k_, byte(p, g.ahead), at);
+    }
+    return out;
+  }
+
   // Four vectors of the columns' bytes.
   Values bytes_of(const Segment& g, Value* word) {
     Scope inner(*g.weights, false);
@@ -365,10 +432,10 @@ class DigitEmitter : IndexBuilder {
   }
 
   // A word of each column: four of its bytes, or their halves that come first and those that come
-  // last. Word i of group g of four is column 16 g + 4 v + i in vector v; so are sums, until a row
-  // is finished.
+  // last. Zipped, word i of group g of four is column 16 g + 4 v + i in vector v; so are sums,
+  // until a row is finished.
   Values widened(const Segment& g, Value* word) {
-    Values out = zipped(k_, bytes_of(g, word));
+    Values out = plan_.in_words ? words_at(g, word, 0, words) : zipped(k_, bytes_of(g, word));
     if (plan_.halves) return halves_of(k_, out);
     if (form_.number.flipped)
       for (Value*& x : out) x = k_.ir.CreateXor(x, splat_of(uint32_t{0x80808080}));
@@ -390,6 +457,13 @@ class DigitEmitter : IndexBuilder {
     Scope columns(scope, false);
     columns.set_axis(k_axis_ + 3, k_.i64(0));
     columns.set_axis(k_axis_ + 4, k_.i64(0));
+    if (plan_.in_words) {
+      set_first_column(columns);
+      Value* p = word_address(columns, k_.i64(0));
+      for (int64_t stream : form_.vectors)
+        for (int64_t at = 0; stream % line == 0 && at < bytes_ahead / 2; at += line)
+          emit_fetch(k_, p, stream + at);
+    }
     set_columns(columns);
     for (const atlas::Body* body : {&form_.factors.scale, &form_.factors.zero})
       fetch_columns(columns, *body, plan_.columns, 0);
@@ -407,13 +481,15 @@ class DigitEmitter : IndexBuilder {
     scope.seek();
   }
 
-  void add_sums(Value* row, Value* r, const Segment& g, Value* const* chains) {
+  void add_sums(Value* row, Value* r, const Segment& g, Value* const* parts) {
     auto& ir = k_.ir;
     Values t;
     for (int v = 0; v < words; ++v) {
       Value* x = nullptr;
-      for (int j = plan_.digits; j-- > 0;) {
-        Value* part = ir.CreateSIToFP(chains[v * plan_.digits + j], vector_);
+      Values sums(parts + v * chains(), parts + (v + 1) * chains());
+      if (plan_.pairs && plan_.halves) sums = {ir.CreateAdd(sums[0], ir.CreateAShr(sums[1], 4))};
+      for (size_t j = sums.size(); j-- > 0;) {
+        Value* part = ir.CreateSIToFP(sums[j], vector_);
         x = x ? multiply_add(k_, DType::f32, x, splat_of(256.0F), part) : part;
       }
       t.push_back(x);
@@ -445,7 +521,7 @@ class DigitEmitter : IndexBuilder {
     };
     Values columns;
     for (int v = 0; v < words; ++v) columns.push_back(load(vector_, part(v)));
-    columns = in_order(k_, columns);
+    if (!plan_.in_words) columns = in_order(k_, columns);
     for (int v = 0; v < words; ++v) {
       store(columns[static_cast<size_t>(v)], part(v));
       all = multiply_add(k_, DType::f32, columns[static_cast<size_t>(v)], zero, all);
@@ -509,8 +585,7 @@ class DigitEmitter : IndexBuilder {
   std::optional<DigitRows> digit_rows_;
   bool masked_ = false;  // whether the unit that is being emitted ends within a vector
   // Of the current unit.
-  Value *row_begin_ = nullptr, *rows_ = nullptr, *block_ = nullptr, *n_begin_ = nullptr,
-        *group_ = nullptr;
+  Value *row_begin_ = nullptr, *rows_ = nullptr, *block_ = nullptr, *n_begin_ = nullptr;
 };
 
 }  // namespace

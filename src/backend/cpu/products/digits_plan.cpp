@@ -5,16 +5,39 @@
 #include "backend/cpu/cost.h"
 #include "backend/cpu/operands/runs.h"
 #include "backend/cpu/products/digits.h"
+#include "backend/cpu/products/panels.h"
 
 namespace hologram::cpu {
 namespace {
 
-// Of three digits and of two, as fast as what narrow.cpp widens (Zen 3).
-constexpr int64_t most_rows_without_dots[] = {3, 8};
-
 // The last value of `body`, up to the byte that it is made of.
 atlas::Body until_byte(const atlas::Body& body, atlas::ValueId byte) {
   return {{body.instrs.begin(), body.instrs.begin() + static_cast<ptrdiff_t>(byte) + 1}};
+}
+
+// A load whose conditions always hold, as they do where a byte decides a value.
+atlas::Body without_conditions(atlas::Instr load) {
+  load.args[0] = atlas::no_value;
+  return {{std::move(load)}};
+}
+
+// Where vectors of words are behind the first one, if the words of each lie side by side.
+bool find_vectors(const Expr& place, int lane_axis, int lanes, int64_t (&vectors)[4]) {
+  auto at = [&](int lane) {
+    return place.substitute([&](const Atom& a) -> std::optional<Expr> {
+      if (a.kind == Atom::Kind::axis && a.id == lane_axis) return Expr(lane);
+      return std::nullopt;
+    });
+  };
+  const Expr first = at(0);
+  for (int lane = 0; lane < 4 * lanes; ++lane) {
+    const Expr apart = at(lane) - first;
+    int64_t& vector = vectors[lane / lanes];
+    if (!apart.is_const()) return false;
+    if (lane % lanes == 0) vector = apart.constant_value();
+    if (apart.constant_value() != vector + int64_t{4} * (lane % lanes)) return false;
+  }
+  return true;
 }
 
 bool same_byte(const atlas::Body& a, const WholeNumber& x, const atlas::Body& b,
@@ -71,13 +94,20 @@ std::optional<DigitForm> digit_form(const atlas::Program& program, const DigitPr
   if (!parts) return std::nullopt;
   const auto& [bodies, numbers] = *parts;
   form.number = numbers[0];
+  if (plan.pairs && form.number.flipped) form.number.offset -= 128;  // signs are extended
   const int lane_axis = blocks ? k_axis + 2 : n_axis;
   for (int j = 0; j < 4; ++j) {
     const int first = plan.halves ? 2 * j : j;
     const auto at = static_cast<size_t>(first);
     form.until[j] = until_byte(bodies[at], numbers[at].byte);
-    auto along = form.until[j].instrs.back().expr.linear_in_axis(lane_axis);
-    if (!along || !along->first.is(1)) return std::nullopt;
+    const Expr &place = form.until[j].instrs.back().expr, &word = form.until[0].instrs.back().expr;
+    if (plan.in_words) {
+      if (!(place - word).is(j) || !find_vectors(place, lane_axis, plan.lanes, form.vectors))
+        return std::nullopt;
+      form.until[j] = without_conditions(form.until[j].instrs.back());
+    } else if (auto along = place.linear_in_axis(lane_axis); !along || !along->first.is(1)) {
+      return std::nullopt;
+    }
     if (!plan.halves) {
       form.places.push_back(first);
       continue;
@@ -95,6 +125,7 @@ std::optional<DigitForm> digit_form(const atlas::Program& program, const DigitPr
   form.padded = form.in_blocks && std::ranges::all_of(form.until, [&](const atlas::Body& body) {
                   return reads_inside(program, body, last);
                 });
+  if (plan.in_words && !(form.in_blocks && form.padded)) return std::nullopt;
   return form;
 }
 
@@ -113,22 +144,19 @@ std::optional<DigitProduct> plan_digit_product(const atlas::Program& program,
   if (m.is(0) || p.n < 1 || p.k < 1) return std::nullopt;
   const Steps steps = steps_of(b.rhs, b.batch_rank + 2);
   p.segment = steps.segment;
-  p.halves = steps.together == 2;
-  p.digits = b.precision > 0 ? 2 : 3;
-  // Without dot instructions AVX2 has two that give sums of four products by halves of bytes.
-  if (!target.i8_dots && (target.isa != Isa::avx2 || !p.halves || !m.is_const() ||
-                          m.constant_value() > most_rows_without_dots[p.digits == 2]))
+  p.in_words = steps.together > 2;
+  p.halves = steps.together == (p.in_words ? 8 : 2);
+  p.pairs = !target.i8_dots && b.precision > 0;
+  p.digits = b.precision == 0 ? 3 : p.pairs ? 1 : 2;
+  if (!target.i8_dots && !(p.in_words && word_columns(target, b, p.halves ? 4 : 8)))
     return std::nullopt;
-  if (steps.together > 2 || p.segment % p.values() || p.k % p.values()) return std::nullopt;
-  if (!digit_form(program, p)) return std::nullopt;
-  constexpr int line = 64;
-  if (!target.i8_dots) p.groups = line / p.columns;
+  if (p.segment % p.values() || p.k % p.values() || !digit_form(program, p)) return std::nullopt;
 
   // Digits of a block of rows stay in the second-level cache.
   int64_t most = std::clamp<int64_t>(256 * 1024 / p.row_bytes(), 2, 64) / 2 * 2;
   p.rows = m.is_const() ? std::min(most, m.constant_value()) : most;
   p.row_blocks = ceil_div(m, Expr(p.rows));
-  p.units = p.row_blocks * Expr((p.n + p.unit_columns() - 1) / p.unit_columns());
+  p.units = p.row_blocks * Expr((p.n + p.columns - 1) / p.columns);
   for (size_t a = 0; a < rank; ++a) p.units = p.units * b.axes[a].extent;
   return p;
 }
@@ -136,9 +164,9 @@ std::optional<DigitProduct> plan_digit_product(const atlas::Program& program,
 Launch launch_of(const DigitProduct& p, const atlas::Program&, const Target& target) {
   // Memory gives a core some 32 bytes of weights in a nanosecond; a vector of sums is a dot for
   // each digit of a row's word, or what stands for it.
-  const int64_t bytes = p.k * p.unit_columns() / (p.halves ? 2 : 1);
-  const int64_t dots = p.k / 4 * p.unit_columns() / p.lanes * p.digits * (target.i8_dots ? 1 : 3) *
-                       cost::multiply_add;
+  const int64_t bytes = p.k * p.columns / (p.halves ? 2 : 1);
+  const int each = target.i8_dots ? p.digits : p.pairs ? 6 : 3 * p.digits;
+  const int64_t dots = p.k / 4 * p.columns / p.lanes * each * cost::multiply_add;
   Expr rows = min(p.m, Expr(p.rows));
   Expr work = max(rows * Expr(dots), Expr(bytes * 31)) + Expr(cost::unit);
   return {p.units, 1, work};

@@ -16,8 +16,8 @@
 // Windows whose runs are no whole words (seven runs of 21 bytes) are put together in registers by
 // masked loads, up to 16 runs and 512 bytes a row; others are copied run by run.
 //
-// Without the instruction of bytes AVX2 sums products of words of 16 bits in pairs, exactly (that of
-// bytes without sums of four saturates): copies are of words, panels that are packed ahead of
+// Without the instruction of bytes AVX2 sums products of words of 16 bits in pairs, exactly (that
+// of bytes without sums of four saturates): copies are of words, panels that are packed ahead of
 // bytes, which a load widens. SSE4.2 and NEON widen to 32 bits.
 #include "backend/cpu/products/groups.h"
 

@@ -43,9 +43,15 @@ Value* dot_halves(CpuFunction& k, Value* sums, std::span<const HalvesTimes> prod
                            {ir.CreateBitCast(halves, type), ir.CreateBitCast(numbers, type)});
     all = all ? ir.CreateAdd(all, pairs) : pairs;
   }
-  Value* fours = ir.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {},
-                                    {all, llvm::ConstantInt::get(words, 1)});
-  return ir.CreateAdd(sums, fours);
+  return dot_pairs(k, sums, all, llvm::ConstantInt::get(words, 1));
+}
+
+Value* dot_pairs(CpuFunction& k, Value* sums, Value* x, Value* y) {
+  auto& ir = k.ir;
+  auto* type = k.widen(ir.getInt16Ty(), k.target.vector_bytes / 2);
+  Value* pairs = ir.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {},
+                                    {ir.CreateBitCast(x, type), ir.CreateBitCast(y, type)});
+  return ir.CreateAdd(sums, pairs);
 }
 
 namespace {

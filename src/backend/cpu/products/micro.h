@@ -57,6 +57,9 @@ struct HalvesTimes {
 /// AVX2's instructions.
 Value* dot_halves(CpuFunction& k, Value* sums, std::span<const HalvesTimes> products);
 
+/// sums + the products of the pairs of signed 16 bits in each word of x and y, by AVX2.
+Value* dot_pairs(CpuFunction& k, Value* sums, Value* x, Value* y);
+
 /// A vector of bytes, twice as many as `x` has elements, as pairs of words of 16 bits: a vector of
 /// i32.
 Value* widen_bytes(CpuFunction& k, Value* x, bool is_signed);

@@ -14,6 +14,9 @@ int terms_for(const Target& target, const atlas::ProductBlock& product, bool pac
 /// it for tiles.
 bool packs_given_bytes(const Target& target, const atlas::ProductBlock& product);
 
+/// Machine::word_columns.
+int word_columns(const Target& target, const atlas::ProductBlock& product, int bits);
+
 /// Columns per packed panel of a product's right operand on this target.
 int panel_width(const Target& target, DType operand_type);
 /// Values of k that lie side by side in such a panel.

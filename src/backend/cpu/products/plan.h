@@ -144,21 +144,22 @@ std::optional<NarrowProduct> plan_narrow_product(const atlas::Program& program,
 struct DigitProduct {
   Expr m;
   int64_t n, k;
-  int lanes = 1;         ///< sums of a vector
-  int columns = 4;       ///< of a group: the bytes of a vector
-  int groups = 1;        ///< of columns, of a unit
-  int64_t segment = 1;   ///< of k, in which scales are the same
-  bool halves = false;   ///< two values share a byte
-  int64_t rows = 1;      ///< most rows of a unit
-  int digits = 3;        ///< of a row's values
-  Expr row_blocks = {};  ///< per batch point
+  int lanes = 1;          ///< sums of a vector
+  int columns = 4;        ///< of a unit: the bytes of a vector
+  int64_t segment = 1;    ///< of k, in which scales are the same
+  bool halves = false;    ///< two values share a byte
+  bool in_words = false;  ///< a word's bytes lie together (Machine::word_columns)
+  bool pairs = false;     ///< a row's values are one digit of 16 bits, for products of pairs
+  int64_t rows = 1;       ///< most rows of a unit
+  int digits = 3;         ///< of a row's values
+  Expr row_blocks = {};   ///< per batch point
   Expr units = {};
 
-  int64_t unit_columns() const { return int64_t{groups} * columns; }
   /// Of k that a column's word of bytes holds.
   int values() const { return halves ? 8 : 4; }
   /// A row in memory: its digits, a plane for each place, and what is known of its segments.
-  int64_t plane_bytes() const { return (k + 63) / 64 * 64 + 64; }
+  int64_t plane_bytes() const { return (k * digit_bytes() + 63) / 64 * 64 + 64; }
+  int digit_bytes() const { return pairs ? 2 : 1; }
   int64_t row_bytes() const {
     return digits * plane_bytes() + ((k + segment - 1) / segment + 1) / 2 * 64;
   }
