@@ -108,8 +108,7 @@ def test_sizes_for_which_a_step_is_wrong_are_refused(path):
     x, state = step.parameter(0, "f32", [4], [1]), step.parameter(1, "f32", [4], [1])
     step.output(step.elementwise("add", [state, step.slice(x, [n - 3], [4], [1])]), [1])
     write(path, step=step, sizes=[lambda s: s])
-    model = hologram.load(path)
-    x = np.ones((3, 4), np.float32)
+    model, x = hologram.load(path), np.ones((3, 4), np.float32)
     np.testing.assert_array_equal(model(x)[0], START + np.cumsum(x, 0))
     for rows in (2, 4):
         with pytest.raises(ValueError, match="not for these sizes"):

@@ -137,8 +137,7 @@ def test_attention_is_one_operation():
 
 
 def test_wrong_calls_name_the_input():
-    function = hologram.from_onnx(perceptron()[0])
-    x = np.zeros((3, 8), np.float32)
+    function, x = hologram.from_onnx(perceptron()[0]), np.zeros((3, 8), np.float32)
     for call, error, words in (
         (lambda: function(x[:, :7]), ValueError, r"input 'x': expected the shape of x: float32\[batch, 8\].*got \[3, 7\]"),
         (lambda: function(x.astype(np.float64)), TypeError, "input 'x': expected float32, got float64"),

@@ -200,8 +200,7 @@ def test_bytes(executor):
 def test_views_share_memory(host):
     executor = host
     buffer = executor.from_numpy(random(100))
-    view = buffer.to_numpy(copy=False)
-    memory = memoryview(buffer)
+    view, memory = buffer.to_numpy(copy=False), memoryview(buffer)
     array = np.asarray(buffer)
     imported = np.from_dlpack(buffer)
     assert {view.ctypes.data, array.ctypes.data, imported.ctypes.data} == {buffer.ptr}
@@ -261,8 +260,7 @@ def test_copy_from(executor):
 
 
 def test_wrap(host):
-    executor = host
-    array = random(2000)
+    executor, array = host, random(2000)
     buffer = executor.wrap(array)
     assert buffer.ptr == array.ctypes.data and not buffer.copied and buffer.pool == "foreign"
     buffer.fill(5)

@@ -189,8 +189,7 @@ def saved(save, *args, **named):
 
 
 def test_files_of_numpy_that_are_wrong():
-    two = method(None, [("rows", 2), ("rows",)], [("rows",)])
-    x = np.float32([[1, 2]])
+    two, x = method(None, [("rows", 2), ("rows",)], [("rows",)]), np.float32([[1, 2]])
     for m, body, kind, words in [
         (method(None), b"no file", arrays.NPY, "x0: expected a .npy file"),
         (method(None), saved(np.save, x)[:-1], arrays.NPY, "x0: expected 8 bytes for float32\\[1, 2\\], got 7"),

@@ -158,8 +158,7 @@ def check_training_gives_the_same():
 def check_memory_stays():
     from hologram_torch.accelerator import tensors
 
-    x = there(1 << 18)
-    state = there(1 << 18)
+    x, state = there(1 << 18), there(1 << 18)
 
     def step():
         nonlocal state

@@ -189,8 +189,7 @@ def test_eager_flash_operators_are_native():
 def test_encoder_layer(mask, norm_first):
     """In eval mode eager runs the layer as one operator."""
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=norm_first).eval()
-    x = normal(2, 6, 32)
-    options = {}
+    x, options = normal(2, 6, 32), {}
     if mask == "padding":
         options["src_key_padding_mask"] = torch.arange(6) >= torch.tensor([[6], [4]])
     if mask == "causal":

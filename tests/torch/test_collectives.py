@@ -130,8 +130,7 @@ def early_and_late(x):
 
 
 def in_order(x):
-    first = gather(note(x.exp(), "first"))
-    second = gather(x + 1)
+    first, second = gather(note(x.exp(), "first")), gather(x + 1)
     return collective.wait_tensor(second), collective.wait_tensor(first)
 
 

@@ -317,8 +317,7 @@ def test_saved_activations_lie_channels_last():
 def test_kinds_of_pixels_are_joined_apart_from_sums(size):
     """The image's gradient of a strided depthwise convolution, which batch norm's gradient sums and reads again."""
     layers = [torch.nn.BatchNorm2d(16), torch.nn.ReLU6(), torch.nn.Conv2d(16, 16, 3, 2, 1, groups=16, bias=False)]
-    model = torch.nn.Sequential(*layers)
-    x = laid(2, 16, size, size, last=True)
+    model, x = torch.nn.Sequential(*layers), laid(2, 16, size, size, last=True)
 
     def gradients(f):
         image = x.clone().requires_grad_()

@@ -142,8 +142,7 @@ def test_a_module_with_its_own_cache():
     """As gpt-fast's: forward(ids, positions) writes into its buffers."""
     from zoo import Gpt2Cached
 
-    model = Gpt2Cached(layers=1).eval()
-    ids = torch.randint(0, 199, (1, 5))
+    model, ids = Gpt2Cached(layers=1).eval(), torch.randint(0, 199, (1, 5))
     expected, own = ids, copy.deepcopy(model)
     with torch.no_grad():
         for _ in range(6):

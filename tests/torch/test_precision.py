@@ -51,8 +51,7 @@ def test_each_call_has_the_precision_of_its_time(kind, m, n, k, setting, strict)
     exact = compile_fresh(function, dynamic=False)(*inputs)
     assert error(exact, x, y) < chain_bound(k)
     setting("medium")
-    compiled = compile_fresh(function, dynamic=False)
-    found = {}
+    compiled, found = compile_fresh(function, dynamic=False), {}
     for precision in ("medium", "high", "medium", "high"):
         setting(precision)
         found[precision] = compiled(*inputs)

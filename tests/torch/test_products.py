@@ -31,8 +31,7 @@ def test_bytes_of_either_sign(m, n, k, left, right):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_layer_rounds_product_and_bias_together(dtype):
     """addmm is one operator: its sum has no rounding before the bias, as in eager."""
-    layer = torch.nn.Linear(64, 48).to(dtype).requires_grad_(False)
-    x = torch.randn(32, 64).to(dtype)
+    layer, x = torch.nn.Linear(64, 48).to(dtype).requires_grad_(False), torch.randn(32, 64).to(dtype)
     exact = (x.double() @ layer.weight.double().t() + layer.bias.double()).to(dtype)
     apart = (compiled(layer)(x) != exact).double().mean()
     assert apart < 0.01  # what float32 sums next to a halfway case change

@@ -78,8 +78,7 @@ def test_state_dicts_and_archives(mode, tmp_path):
 
     model, x = Layers(), torch.randint(200, (3, 12))
     narrow = quantize(model, mode, **ranges([x]))
-    file = stored(narrow)
-    linear = model.out.weight.numel()
+    file, linear = stored(narrow), model.out.weight.numel()
     others = sum(p.numel() for p in model.parameters()) - linear
     limit = 4 * (CLOSE[mode][1] * linear + CLOSE["weight-int8"][1] * others) + 6000  # what is no product has bytes in every mode
     assert file.tell() < limit + 6000

@@ -267,6 +267,14 @@ def test_models_of_torchao(config, four, tmp_path):
         torch.testing.assert_close(frozen(x), net(x), rtol=1e-4, atol=1e-4)
 
 
+def test_operators_known_after_an_export_are_taken_apart(tmp_path):
+    hologram_torch.export(torch.nn.ReLU(), (torch.ones(2),), tmp_path / "m.holo", isas=())
+    with torch.library._scoped_library("later", "FRAGMENT") as library:  # as torchao's, with its import
+        library.impl(library.define("twice(Tensor x) -> Tensor"), lambda x: x + x, "CompositeImplicitAutograd")
+        hologram_torch.export(module()(lambda self, x: torch.ops.later.twice(x))(), (torch.ones(2),), tmp_path / "m.holo", isas=())
+    assert hologram.load(tmp_path / "m.holo")(torch.ones(2).numpy()).tolist() == [2, 2]
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 @torch.no_grad()
 def test_models_of_pt2e(dynamic):

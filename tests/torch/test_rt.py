@@ -76,8 +76,7 @@ def test_exports_what_its_list_says():
 
 @pytest.mark.parametrize("name", ["mlp", "resnet", "lstm"])
 def test_same_bits_as_the_whole_library_and_torch_compile(name, tmp_path):
-    case = ZOO[name]()
-    path = tmp_path / "model.holo"
+    case, path = ZOO[name](), tmp_path / "model.holo"
     report = hologram_torch.export(case.module, case.inputs, path, isas=[LEVEL])
     with torch.no_grad():
         expected = [t.numpy() for t in torch.utils._pytree.tree_leaves(compile_fresh(case.module, dynamic=False)(*case.inputs))

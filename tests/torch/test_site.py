@@ -60,8 +60,7 @@ def test_nothing_is_fetched(site):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (Debian's package chromium or chromium-headless-shell)")
 def test_a_browser_shows_it_light_and_dark(site, tmp_path):
-    Image = pytest.importorskip("PIL.Image")
-    means = {}
+    Image, means = pytest.importorskip("PIL.Image"), {}
     for scheme in (0, 1):  # dark, light
         shot = tmp_path / f"{scheme}.png"
         command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900",

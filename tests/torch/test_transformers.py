@@ -27,8 +27,7 @@ def bert():
 
 def test_generate_with_a_static_cache(exporters):
     """The recipe of docs/pytorch.md."""
-    model = llama()
-    prompt = torch.randint(1, 64, (1, 5))
+    model, prompt = llama(), torch.randint(1, 64, (1, 5))
     settings = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
     expected = model.generate(prompt, **settings, disable_compile=True)
     compile_fresh(model)  # counters from zero

@@ -39,8 +39,7 @@ def test_transforms_are_native(name):
 
 
 def test_gradients_of_gradients_through_compiled_functions_say_what_to_do():
-    f = FUNCTIONS["elementary"]
-    x = X.clone().requires_grad_()
+    f, x = FUNCTIONS["elementary"], X.clone().requires_grad_()
     (g,) = torch.autograd.grad(torch.compile(f, backend="hologram")(x), x, create_graph=True)
     with pytest.raises(RuntimeError, match=r"compile the function that takes the gradient, torch.compile\(torch.func.grad\(f\)"):
         g.sum().backward()

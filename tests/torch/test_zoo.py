@@ -78,8 +78,7 @@ def test_static_cache_is_updated_in_place(dtype):
 
 @pytest.mark.parametrize("name", [name for name in ZOO if name != "gpt2_cached"])  # whose cache is for inference
 def test_training_step(name):
-    case = ZOO[name]()
-    results = []
+    case, results = ZOO[name](), []
     for compiling in (False, True):
         torch.manual_seed(3)  # of dropout
         module = copy.deepcopy(case.module).train()

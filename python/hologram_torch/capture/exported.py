@@ -1,6 +1,5 @@
 # hologram_torch/capture/exported.py: models captured whole by torch.export, in operators that lowerings know
 import contextlib
-import functools
 from unittest import mock
 
 import torch
@@ -68,9 +67,8 @@ def wrapped(tensor):
         yield from wrapped(x) if is_traceable_wrapper_subclass(x) else [(tensor, name, x)]
 
 
-@functools.cache
 def _decompositions():
-    """The backend's table, and what AOT autograd does beside it: operators that are made of others are taken apart."""
+    """The backend's table, and what AOT autograd does beside it: operators that are made of others, as known now, are taken apart."""
     composite = torch.export.default_decompositions().items()
     own = {op: function for op, function in composite if not lowering.has_lowering(str(op)) and str(op) not in _WHOLE}
     checked = matrices.table()  # in archives PyTorch looks at what they found behind its own call of them
