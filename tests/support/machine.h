@@ -9,7 +9,8 @@ namespace hologram::test {
 struct PanelMachine : schedule::Machine {
   explicit PanelMachine(int columns) : width(columns) {}
   schedule::Panel panel(DType, DType) const override { return {.width = width}; }
-  int width;
+  int word_columns(const atlas::ProductBlock&, int) const override { return words; }
+  int width, words = 0;
 };
 
 /// One that has nothing that a plan can do without, of narrow vectors and little memory.

@@ -105,18 +105,51 @@ Index panels_first(Index at, size_t batch, size_t panels) {
 // Bytes of a column that lie together; columns whose words are a line of memory.
 constexpr int64_t word = 4, line_words = 16;
 
-// Whether a weight is whole numbers, or parts of them, less a zero point, times a scale: nothing is
-// looked up, and no number has a value of its own.
-bool is_scaled_numbers(const Context& cx, Value v) {
-  if (v->is(Op::parameter) || v->is(Op::constant) || cx.clustering.is_root(v)) return true;
+bool is_made_of(const Context& cx, Value v, Value leaf) {
+  if (v == leaf) return true;
+  if (v->is(Op::parameter) || cx.clustering.is_root(v)) return false;
+  return std::ranges::any_of(v->inputs, [&](Value in) { return is_made_of(cx, in, leaf); });
+}
+
+bool moves_or_casts(Value v) {
   const ir::OpKind kind = ir::info(v->op).kind;
-  constexpr Op arithmetic[] = {Op::add, Op::sub, Op::mul, Op::bit_and, Op::shr};
-  if (kind != ir::OpKind::cast && kind != ir::OpKind::movement &&
-      std::ranges::find(arithmetic, v->op) == std::end(arithmetic))
-    return false;
-  for (size_t i = 0; i < v->inputs.size(); ++i)
-    if (!is_scaled_numbers(cx, v->input(i))) return false;
-  return true;
+  return kind == ir::OpKind::cast || kind == ir::OpKind::movement;
+}
+
+// Whether `v` is made of the bytes of `leaf` and constants alone, as whole numbers are.
+bool is_numbers(const Context& cx, Value v, Value leaf) {
+  if (v == leaf || v->is(Op::constant)) return true;
+  constexpr Op arithmetic[] = {Op::add, Op::sub, Op::bit_and, Op::shr};
+  const bool known =
+      moves_or_casts(v) || std::ranges::find(arithmetic, v->op) != std::end(arithmetic);
+  return known && !v->is(Op::parameter) && !cx.clustering.is_root(v) &&
+         std::ranges::all_of(v->inputs, [&](Value in) { return is_numbers(cx, in, leaf); });
+}
+
+// Whether a weight is whole numbers of `leaf`, less a point that 32 bits hold exactly, times a
+// scale, and a zero.
+bool is_scaled_numbers(const Context& cx, Value rhs, Value leaf) {
+  auto below = [&](Value v) {
+    while (v != leaf && moves_or_casts(v) && v->inputs.size() == 1) v = v->input();
+    return v;
+  };
+  // The operand that is made of the leaf, where the other one is not.
+  auto part = [&](Value v) -> Value {
+    if (v->inputs.size() != 2) return nullptr;
+    const bool first = is_made_of(cx, v->input(0), leaf);
+    if (first == is_made_of(cx, v->input(1), leaf)) return nullptr;
+    return v->input(first ? 0 : 1);
+  };
+  Value v = below(rhs);
+  if (v->is(Op::add) && part(v)) v = below(part(v));
+  Value numbers = v->is(Op::mul) ? part(v) : nullptr;
+  if (!numbers) return false;
+  v = below(numbers);
+  if (is_numbers(cx, v, leaf)) return true;
+  const bool exact = is_float(v->dtype) || (v->dtype == DType::i32 && rhs->dtype == DType::f32);
+  if (!exact || !(v->is(Op::add) || v->is(Op::sub))) return false;
+  numbers = part(v);
+  return numbers && (v->is(Op::add) || numbers == v->input(0)) && is_numbers(cx, numbers, leaf);
 }
 
 // step % word, of x / c as (x % (c word)) / c: what divides an axis divides nothing else.
@@ -360,10 +393,22 @@ std::optional<Blocks> keep_narrow(const Context& cx, Value rhs, bool few_rows,
     const size_t last = largest->shape.size() - (axis + 1 == largest->shape.size() ? 2 : 1);
     return largest->shape.size() > 1 && largest->shape[last].constant_value() % word == 0;
   };
+  // Whether scales and zeros are the same for 16 or more of k.
+  auto by_segments = [&](const auto& use) {
+    return use.first == largest || std::ranges::all_of(use.second, [&](const Index& index) {
+             return std::ranges::all_of(index, [&](const Expr& e) {
+               const Atom* a = e.as_atom();
+               return !e.has_axis(column - 1) ||
+                      (a && a->kind == Atom::Kind::floor_div && a->b->is_const() &&
+                       a->b->constant_value() % 16 == 0);
+             });
+           });
+  };
   int64_t of_words = 0;
   const auto copied = std::ranges::find(copies, largest, &std::pair<Value, size_t>::first);
   if (is_int(largest->dtype) && size_of(largest->dtype) == 1 && copied != copies.end() &&
-      in_words(copied->second) && is_scaled_numbers(cx, rhs))
+      in_words(copied->second) && is_scaled_numbers(cx, rhs, largest) &&
+      std::ranges::all_of(uses, by_segments))
     of_words = cx.options.machine->word_columns(product,
                                                 static_cast<int>(8 * bytes_of(largest) / numbers));
   if (of_words) side_by_side = of_words;
