@@ -17,19 +17,19 @@ namespace {
 
 constexpr int64_t KiB = 1024;
 
-// name, multiply-adds, dots, tile products: cycles and share, caches, bytes of the second, gain of
-// terms
+// name, multiply-adds, dots, tile products: cycles and share, caches, bytes of the second, rows'
+// fetches, gain of terms
 constexpr Processor table[] = {
-    {"skylake-server", 32, 0, 0, 0, 32 * KiB, 1024 * KiB, 64, {}},
-    {"ice-lake-server", 32, 0, 0, 0, 48 * KiB, 1280 * KiB, 64, {}},
-    {"sapphire-rapids", 32, 16, 16, 0, 48 * KiB, 2048 * KiB, 64, {}},
-    {"emerald-rapids", 32, 16, 16, 0.73, 48 * KiB, 2048 * KiB, 64, {0, 0, 0.72}},
-    {"granite-rapids", 32, 0, 16, 0, 48 * KiB, 2048 * KiB, 64, {}},
-    {"zen2", 16, 0, 0, 0, 32 * KiB, 512 * KiB, 32, {}},
-    {"zen3", 16, 0, 0, 0, 32 * KiB, 512 * KiB, 32, {}},
-    {"zen4", 16, 32, 0, 0, 32 * KiB, 1024 * KiB, 32, {}},
-    {"zen5", 32, 64, 0, 0, 48 * KiB, 1024 * KiB, 64, {}},
-    {"unknown", 32, 0, 0, 0, 32 * KiB, 1024 * KiB, 32, {}},
+    {"skylake-server", 32, 0, 0, 0, 32 * KiB, 1024 * KiB, 64, 2 * KiB, {}},
+    {"ice-lake-server", 32, 0, 0, 0, 48 * KiB, 1280 * KiB, 64, 2 * KiB, {}},
+    {"sapphire-rapids", 32, 16, 16, 0, 48 * KiB, 2048 * KiB, 64, 2 * KiB, {}},
+    {"emerald-rapids", 32, 16, 16, 0.73, 48 * KiB, 2048 * KiB, 64, 2 * KiB, {0, 0, 0.72}},
+    {"granite-rapids", 32, 0, 16, 0, 48 * KiB, 2048 * KiB, 64, 2 * KiB, {}},
+    {"zen2", 16, 0, 0, 0, 32 * KiB, 512 * KiB, 32, 2 * KiB, {}},
+    {"zen3", 16, 0, 0, 0, 32 * KiB, 512 * KiB, 32, 2 * KiB, {}},
+    {"zen4", 16, 32, 0, 0, 32 * KiB, 1024 * KiB, 32, 0, {}},
+    {"zen5", 32, 64, 0, 0, 48 * KiB, 1024 * KiB, 64, 2 * KiB, {}},
+    {"unknown", 32, 0, 0, 0, 32 * KiB, 1024 * KiB, 32, 2 * KiB, {}},
 };
 
 struct Models {

@@ -55,17 +55,19 @@ bool has_values(const Expr& e) {
 
 Prefetches::Prefetches(const LoopFrame& f) : f_(f) {
   constexpr int enough = 12;
-  constexpr int64_t ahead = 2048;
+  const int64_t ahead = f.k.target.processor->row_fetch;
   of_stage_.resize(f.block.stages.size());
   if (f.plan.mode != LaneMode::row) return;
   find_gathers();
+  auto fetch = [&](size_t stage, const Instr& i, int64_t bytes, bool write = false) {
+    const Expr there = i.expr + Expr(bytes / f.element_bytes(i.buffer));
+    if (bytes > 0) of_stage_[stage].push_back({i.buffer, there, 3, write});
+  };
   std::vector<std::pair<int, Expr>> seen;
   if (f.plan.carried) {
     for (const atlas::Instr& i : f.ahead.body.instrs) {
       auto step = i.expr.linear_in_axis(f.axes - 1);
-      if (i.code != atlas::Code::load || !step || !step->first.is(1)) continue;
-      int64_t size = f.element_bytes(i.buffer);
-      of_stage_[1].push_back({i.buffer, i.expr + Expr(2 * ahead / size), 3});
+      if (i.code == atlas::Code::load && step && step->first.is(1)) fetch(1, i, 2 * ahead);
     }
     for (const atlas::Instr& i : f.block.stages[0].body.instrs)
       if (i.code == atlas::Code::load) seen.emplace_back(i.buffer, i.expr);
@@ -90,11 +92,9 @@ Prefetches::Prefetches(const LoopFrame& f) : f_(f) {
       seen.emplace_back(i.buffer, i.expr);
       if (store) {
         if (busy && n > busiest) of_stage_[busiest].push_back({i.buffer, i.expr, 2});
-        if (f.plan.carried && n == 1)
-          of_stage_[n].push_back(
-              {i.buffer, i.expr + Expr(ahead / f.element_bytes(i.buffer)), 3, true});
+        if (f.plan.carried && n == 1) fetch(n, i, ahead, true);
       } else if (!busy) {
-        of_stage_[n].push_back({i.buffer, i.expr + Expr(ahead / f.element_bytes(i.buffer)), 3});
+        fetch(n, i, ahead);
       } else if (f.rank > 0) {
         int last = f.rank - 1;
         auto next = [&](const Atom& a) -> std::optional<Expr> {
