@@ -50,6 +50,7 @@ class Access {
   Value* vector_mask(LaneValue guard);
   Value* any(LaneValue guard, bool& certain);
   Value* load_vector(Value* address, Value* mask);
+  Value* load_apart(Value* indices);
   Value* load_strided(const Layout& at, LaneValue guard);
   Value* load_shared(const Layout& at, LaneValue guard);
   void store_vector(Value* address, Value* value, Value* mask);
@@ -170,6 +171,17 @@ Value* Access::load_vector(Value* address, Value* mask) {
   if (!mask) return mark(ir_.CreateAlignedLoad(type, address, align_));
   return mark(
       ir_.CreateMaskedLoad(type, address, align_, mask, llvm::Constant::getNullValue(type)));
+}
+
+// One lane after the other.
+Value* Access::load_apart(Value* indices) {
+  Value* all = llvm::PoisonValue::get(k_.widen(element_, lanes_));
+  for (uint64_t l = 0; l < static_cast<uint64_t>(lanes_); ++l) {
+    Value* place = ir_.CreateExtractElement(indices, l);
+    Value* address = ir_.CreateGEP(element_, k_.buffer(buffer_), place);
+    all = ir_.CreateInsertElement(all, mark(ir_.CreateAlignedLoad(element_, address, align_)), l);
+  }
+  return all;
 }
 
 // Every step-th element from vectors that lie side by side, the last one ending with the last lane.
@@ -306,6 +318,7 @@ LaneValue Access::load(const Expr& index, LaneValue guard) {
   Value* x;
   if (at.kind == Layout::scattered) {
     llvm::Type* type = k_.widen(element_, lanes_);
+    if (!mask && !k_.traits.gathers) return {from_memory(k_, dtype_, load_apart(at.indices)), true};
     Value* pointers = ir_.CreateGEP(element_, k_.buffer(buffer_), at.indices);
     if (!mask) mask = llvm::Constant::getAllOnesValue(k_.widen(ir_.getInt1Ty(), lanes_));
     x = mark(

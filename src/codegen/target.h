@@ -24,6 +24,7 @@ struct TargetTraits {
   bool fma = true;        ///< a multiply-add of floats rounded once is an instruction
   bool half = true;       ///< and so are conversions between f16 and f32
   bool masks = false;     ///< and loads and stores of some of a vector's lanes
+  bool gathers = true;  ///< an instruction that loads scattered lanes is faster than loads of each
   /// The instruction for the larger of two floats gives the second one for NaN and equal ones.
   bool max_gives_second = false;
   /// A store of one lane that is not to be made is jumped over; else it goes to memory that nobody

@@ -31,6 +31,8 @@ struct Processor {
   double few_queries_gain = 0, gradients_gain = 0;
   /// Time of float32 attention by multiply-adds over that by three bf16 terms on tiles, likewise.
   double float_attention_gain = 0;
+  /// Whether AVX-512's gathers take longer than loads of each lane, likewise.
+  bool slow_gathers = false;
 };
 
 /// Every design of the table; the last one stands for those that are not in it.

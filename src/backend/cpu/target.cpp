@@ -180,6 +180,7 @@ bool tiles_here() {
   auto best_of = [](Isa isa) {
     Target target = generic_target(isa);
     target.processor = &host_processor();
+    target.gathers = isa != Isa::avx512 || !target.processor->slow_gathers;
     target.terms = wanted_terms();
     target.tile_attention = wants_tile_attention();
     target.threads = threads_class(host::ThreadPool::default_threads());
