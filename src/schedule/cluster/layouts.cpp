@@ -24,6 +24,15 @@ bool densest_along(const Expr& e, int axis) {
   return of && of->id == axis;
 }
 
+// Whether a short last axis of v behind `axis` may stay innermost: lines along `axis` are stored
+// interleaved.
+bool stays_interleaved(Value v, int axis) {
+  constexpr int64_t longest = 4;
+  const Expr& last = v->shape.back();
+  return axis == v->rank() - 2 && last.is_const() && last.constant_value() > 1 &&
+         last.constant_value() <= longest && size_of(v->dtype) > 1;
+}
+
 }  // namespace
 
 Layouts::Layouts(const ir::Graph& graph, const Clustering& clustering, const Options& options)
@@ -150,7 +159,8 @@ void Layouts::follow(const std::vector<int>& order) {
     for (const Member& m : c.members)
       for (size_t i = 0; i < m.index.size(); ++i)
         if (const Atom* a = single_axis(m.index[i]);
-            a && a->id == *along.begin() && !for_products.count(m.node))
+            a && a->id == *along.begin() && !for_products.count(m.node) &&
+            !stays_interleaved(m.node, static_cast<int>(i)))
           prefer(m.node, {static_cast<int>(i)});
   }
 }
