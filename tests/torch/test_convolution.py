@@ -380,8 +380,8 @@ RESIZES = {
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", RESIZES)
 def test_interpolation(name, last):
-    x = laid(2, 18, 9, 20, last=last)
-    check_gradients(functools.partial(F.interpolate, **RESIZES[name]), x, left=name == "antialias", bound=None)
+    for f in (functools.partial(F.interpolate, **RESIZES[name] | more) for more in ({}, {"mode": "bicubic"})):
+        check_gradients(f, laid(2, 18, 9, 20, last=last), left=name == "antialias", bound=None)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (2, 3, 4, 6, 8)])

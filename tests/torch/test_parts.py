@@ -76,7 +76,7 @@ def test_volumes_read_at_points_and_their_gradients(padding, align):
         volume, grid = normal(2, 3, 5, 1, 4), normal(2, 4, 3, 2, 3, seed=2)
         volume[0, 0, 0, 0, 0] = volume[1, 1, 0, 0, 0] = math.inf  # which points outside do not read
         same("grid_sampler_3d", volume, grid, mode, padding, align)
-        same("grid_sampler_2d", volume[..., 0, :], grid[:, 0, ..., :2], mode, padding, align)
+        [same("grid_sampler_2d", volume[..., 0, :], grid[:, 0, ..., :2], way, padding, align) for way in (mode, 2)]
         for wanted in ([False, True], [True, True]):
             same("grid_sampler_3d_backward", normal(2, 3, 4, 3, 2), volume, grid, mode, padding, align, wanted)
     stays("grid_sampler_3d", normal(2, 3, 5, 4, 3), normal(2, 3, 3, 3, 3), 2, padding, align)  # cubic

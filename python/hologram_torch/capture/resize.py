@@ -1,21 +1,26 @@
-# hologram_torch/capture/resize.py: bilinear and nearest interpolation axis by axis
-"""PyTorch's decomposition gathers four neighbours of each element for bilinear interpolation. Along one axis after the
-other it is two gathers of half the elements and then whole lines, with the same sums in the same order; gradients
-likewise. Nearest neighbours by whole factors are no gathers at all: lines and elements are repeated or left out."""
+# hologram_torch/capture/resize.py: bicubic, bilinear and nearest interpolation axis by axis
+"""PyTorch's decompositions gather four neighbours of each element for bilinear interpolation, 16 for bicubic. Along one axis
+after the other it is two (four) gathers of half the elements and then whole lines, with the same sums in the same order;
+gradients likewise. Bicubic images of twice or four times the size, and nearest neighbours by whole factors, are no gathers at
+all: lines and elements are repeated or left out."""
+
+import functools
 
 import numpy as np
 import torch
 from torch._prims_common import suggest_memory_format
 
 from .. import runtimes
-from .forms import widened
+from .forms import cubic_weights, widened
 
+_LINES = "bilinear", "bicubic"
+_LONGEST_SKIP = 3  # lines of an image for each of the result: beyond, PyTorch's form reads fewer
 _NAMES = ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
 
 
 def rewrite(node) -> bool:
-    """Replaces torch.nn.functional.interpolate where all sizes are known: if it is bilinear, or nearest by whole
-    factors."""
+    """Replaces torch.nn.functional.interpolate where all sizes are known: if it is bilinear or bicubic, or nearest by
+    whole factors."""
     given = dict(zip(_NAMES, node.args)) | dict(node.kwargs)
     mode = given.get("mode", "nearest")
     if given.get("recompute_scale_factor") or given.get("antialias"):
@@ -31,8 +36,10 @@ def rewrite(node) -> bool:
     counts = size or [int(n * f) for n, f in zip(x.shape[2:], factors)]
     if min(counts) < 1:
         return False
-    if mode == "bilinear" and x.dim() == 4 and x.is_floating_point():
-        node.target = bilinear
+    if mode in _LINES and x.dim() == 4 and x.is_floating_point():
+        if mode == "bicubic" and x.shape[2] > _LONGEST_SKIP * counts[0]:
+            return False
+        node.target = bilinear if mode == "bilinear" else bicubic
         node.args = (source, counts, bool(given.get("align_corners")), factors)
     elif mode in ("nearest", "nearest-exact"):
         scales = [1 / f for f in factors] or [n / count for n, count in zip(x.shape[2:], counts)]
@@ -77,21 +84,67 @@ def _each(value, count):
 
 def bilinear(x, counts, align, factors):
     """The image x interpolated to counts[0] × counts[1] pixels, in x's memory format; factors: as given, or empty."""
+    return _by_lines(_line, x, counts, align, factors)
+
+
+def bicubic(x, counts, align, factors):
+    return _by_lines(_cubic_line, x, counts, align, factors)
+
+
+def _by_lines(line, x, counts, align, factors):
     y = widened(x)
     for axis in (3, 2):
-        y = _line(y, axis, counts[axis - 2], align, factors[axis - 2] if factors else None)
+        y = line(y, axis, counts[axis - 2], align, factors[axis - 2] if factors else None)
     return y.to(x.dtype).contiguous(memory_format=suggest_memory_format(x))
+
+
+def _places(index, n, count, align, factor):
+    """Where the elements of an index lie among the n."""
+    if align:
+        return index * ((n - 1.0) / (count - 1.0) if count > 1 else 0.0)
+    return (1.0 / factor if factor else n / count) * (index + 0.5) - 0.5
+
+
+def _along(values, axis):
+    return values.reshape([-1 if i == axis else 1 for i in range(4)])
 
 
 def _line(x, axis, count, align, factor):
     n = x.shape[axis]
-    at = torch.arange(count).to(x.dtype)
-    if align:
-        at = at * ((n - 1.0) / (count - 1.0) if count > 1 else 0.0)
-    else:
-        at = ((1.0 / factor if factor else n / count) * (at + 0.5) - 0.5).clamp(min=0.0)
+    at = _places(torch.arange(count).to(x.dtype), n, count, align, factor).clamp(min=0.0)
     low = at.to(torch.int64)
     high = (low + 1).clamp(max=n - 1)
-    share = (at - low).clamp(0.0, 1.0).reshape([count if i == axis else 1 for i in range(4)])
+    share = _along((at - low).clamp(0.0, 1.0), axis)
     first = x.index_select(axis, low)
     return first + (x.index_select(axis, high) - first) * share
+
+
+def _cubic_line(x, axis, count, align, factor):
+    n = x.shape[axis]
+    phases = _phases(x.dtype, n, count, align, factor) if axis == 3 else []
+    if phases:
+        wide = torch.nn.functional.pad(x, (2, 2, 0, 0), mode="replicate")
+        runs = [_weighted(lambda k: wide.narrow(3, 2 + step + k, n), cubic_weights(share)) for step, share in phases]
+        return torch.stack(runs, 4).reshape([*x.shape[:3], count])
+    at = _places(torch.arange(count).to(x.dtype), n, count, align, factor)
+    low = at.floor()
+    weights = [_along(w, axis) for w in cubic_weights((at - low).clamp(0.0, 1.0))]
+    low = low.to(torch.int64)
+    return _weighted(lambda k: x.index_select(axis, (low + k).clamp(0, n - 1)), weights)
+
+
+def _weighted(tap, weights):
+    return functools.reduce(torch.add, (tap(k) * w for k, w in enumerate(weights, -1)))
+
+
+def _phases(dtype, n, count, align, factor):
+    """Of an image two or four times as long, whose elements lie all alike beside those they are made of: how far their first
+    pixel is from their own, and how far they are behind it, for each of the first ones."""
+    times = count // n
+    if times not in (2, 4) or count != times * n:
+        return []
+    at = _places(np.arange(count, dtype=np.float64 if dtype == torch.float64 else np.float32), n, count, align, factor)
+    step, share = np.floor(at).reshape(n, times) - np.arange(n)[:, None], (at - np.floor(at)).reshape(n, times)
+    if (step != step[0]).any() or (share != share[0]).any() or np.abs(step).max() > 1:
+        return []
+    return list(zip(step[0].astype(int).tolist(), share[0].tolist(), strict=True))

@@ -7,7 +7,7 @@ import math
 import torch
 from torch._prims_common import suggest_memory_format
 
-from .forms import WIDE, known
+from .forms import WIDE, cubic_weights, known
 
 aten = torch.ops.aten
 _MOST_TAPS = 64
@@ -116,13 +116,43 @@ _MODES = 0, 1  # linear, nearest
 
 def _taps(points, n, mode, padding, align):
     """Of one axis: (place, whether it is in the image, weight, slope of the weight by the point, if any) of each tap."""
-    at, factor = ((points + 1) / 2 * (n - 1), (n - 1) / 2) if align else (((points + 1) * n - 1) / 2, n / 2)
+    at, factor = _unnormalized(points, n, align), ((n - 1) / 2 if align else n / 2)
     at, moved = _inside(at, n, padding, align)
     first, slope = torch.floor(at), moved * factor
     rest = at - first
     taps = [(first, 1 - rest, -slope), (first + 1, rest, slope)] if mode == 0 else [(torch.round(at), torch.ones_like(at), None)]
     valid = [(place >= 0) & (place < n) for place, _, _ in taps]
     return [(torch.where(v, place, 0.0).to(torch.int64), v, *rest) for v, (place, *rest) in zip(valid, taps, strict=True)]
+
+
+def _unnormalized(points, n, align):
+    return (points + 1) / 2 * (n - 1) if align else ((points + 1) * n - 1) / 2
+
+
+def _cubic_taps(points, n, padding, align):
+    """Of one axis: (place, whether it is in the image, weight) of each of four taps, which are brought into the image one by one."""
+    at = _unnormalized(points, n, align)
+    first = torch.floor(at)
+    out = []
+    for k, weight in enumerate(cubic_weights(at - first), -1):
+        place, _ = _inside(first + k, n, padding, align)
+        valid = (place >= 0) & (place < n)
+        out.append((torch.where(valid, place, 0.0).to(torch.int64), valid, weight))
+    return out
+
+
+def _cubic_sampler(x, grid, padding, align):
+    """Along lines and then across them, as eager sums."""
+    (height, width), flat = x.shape[2:], _image(x, 2)
+    rows, columns = (_cubic_taps(grid[..., a].reshape([grid.shape[0], 1, -1]), n, padding, align) for a, n in ((1, height), (0, width)))
+    total = 0
+    for row, of_row, weight in rows:
+        line = 0
+        for column, of_column, share in columns:
+            here = flat.gather(2, (row * width + column).expand([-1, x.shape[1], -1]))
+            line = line + torch.where(of_row & of_column, here, 0) * share
+        total = total + line * weight
+    return total.reshape([*x.shape[:2], *grid.shape[1:-1]])
 
 
 def _each_tap(x, grid, mode, padding, align):
@@ -160,8 +190,10 @@ def _sampler(x, grid, mode, padding, align):
 
 
 def _sampler_of_images(x, grid, mode, padding, align):
-    """Bicubic ones and those of unknown sizes by PyTorch's decomposition. Coordinates need more bits than the half types have;
-    eager's own kernel keeps them."""
+    """Those of unknown sizes by PyTorch's decomposition. Coordinates need more bits than the half types have; eager's own kernel
+    keeps them."""
+    if mode == 2 and _takes(x, grid):
+        return _cubic_sampler(x, grid, padding, align)
     found = _sampler(x, grid, mode, padding, align)
     if found is not NotImplemented or x.dtype in WIDE:
         return found
