@@ -27,7 +27,9 @@ class Graph:
         return isinstance(leaf, torch.Tensor)
 
     def compile(self, backend, examples):
-        return backend(make_fx(self.flat, pre_dispatch=True)(*examples), examples)
+        graph = make_fx(self.flat, pre_dispatch=True)(*examples)
+        with tracing(TracingContext(FakeTensorMode())):  # which tells backends what a forward graph leaves for its backward graph
+            return backend(graph, examples)
 
     def flat(self, *values):
         full = list(self.leaves)

@@ -520,7 +520,7 @@ def serve(connection, device="cpu"):
         f"{dtype} {mode}": [
             n for n, op in table.items() if supports(op, getattr(torch, dtype), mode == "training", device)
         ]
-        for dtype in ("float32", "bfloat16", "float16", "float64", "int64")
+        for dtype in ("float32", "bfloat16", "float16", "float64", "int64", "complex64")
         for mode in ("inference", "training")
     }
     connection.send({"names": names})

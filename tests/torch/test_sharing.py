@@ -25,7 +25,7 @@ RESULTS = {
         torch.nn.functional.pad(a, (0, 0)), a * 1, a / 1, a - 0, a + 0,
     ),
     "whole numbers": lambda a: ((i := a.to(torch.int64)), i.clone(), i * 1, i + 0, i - 0, i // 1, i | 0, i.contiguous()),
-    "a copy alone": lambda a: a.mT.contiguous(),
+    "a copy alone": lambda a: a.mT.contiguous(), "saved as it lies": lambda a: torch.cholesky_solve(a, a),
     "image": lambda a: a.view(2, 2, 2, 2).contiguous(memory_format=torch.channels_last),
     "itself": lambda a: (a, a, a.detach(), a.view(a.shape), a.data),
     "again": lambda a: ((b := a.mT), b, a.detach()[1:], a.expand(2, 4, 4), b[0]),

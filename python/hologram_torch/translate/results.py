@@ -64,7 +64,8 @@ class Results(Calls):
                 if base is not root and self.env[base].id not in self._viewing:  # of another dtype
                     base = root if sharing.reinterpreted(item.meta["val"], root.meta["val"]) else None
                 if base is not None:
-                    return self._part_of(base, item)
+                    alone = not self._shared[root] and position not in self.hidden
+                    return self._part_of(base, item, sharing.DETACHED if alone else sharing.VIEW)
             return ("output", self._tensor(item, value, self.layouts.get(position)))
         if value is None:
             return ("none", 0)
@@ -93,20 +94,20 @@ class Results(Calls):
         self.outputs += 1
         return self.outputs - 1
 
-    def _part_of(self, base, item):
-        """A result in memory that others share."""
+    def _part_of(self, base, item, bond):
+        """A result in memory that others share. `bond`: at least; what no user sees is no base for autograd."""
         if base not in self._places:
             self._places[base] = self._tensor(base, self.env[base])
         number = self._places[base]
-        return ("output", number) if base is item else ("output_view", number, *self._seen_from(item, base))
+        return ("output", number) if base is item else ("output_view", number, *self._seen_from(item, base, bond))
 
-    def _seen_from(self, item, base):
+    def _seen_from(self, item, base, bond=sharing.VIEW):
         """A view's sizes, strides, distance from the beginning of `base`, its dtype where that is another one, and their bond."""
         val, whole = item.meta["val"], base.meta["val"]
         start = self.size(whole.storage_offset()) * whole.dtype.itemsize // val.dtype.itemsize
         distance = self.size(val.storage_offset()) - start
         dtype = None if val.dtype == whole.dtype else val.dtype
-        return self.symbols.sizes(val.shape), self.symbols.sizes(val.stride()), distance, dtype, sharing.bond(item, base)
+        return self.symbols.sizes(val.shape), self.symbols.sizes(val.stride()), distance, dtype, max(bond, sharing.bond(item, base))
 
 
 def _uncounted(call):

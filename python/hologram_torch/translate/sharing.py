@@ -8,19 +8,21 @@ import torch
 from torch.fx import Node
 
 
-def find(returned, hidden, symbolic) -> set:
-    """Nodes whose memory several of a graph's results share. `hidden`: positions of results that no user sees: one that a user sees
-    as well is the same tensor; views share memory only where PyTorch reads offsets from it, with symbolic sizes, of what is
-    returned before them."""
-    seen, shared = set(), set()
+def find(returned, hidden, symbolic) -> dict:
+    """Nodes whose memory several of a graph's results share, and whether a user sees more than one of them. `hidden`: positions of
+    results that no user sees: one that a user sees as well is the same tensor; views share memory only where PyTorch reads offsets
+    from it, with symbolic sizes, of what is returned before them."""
+    seen, shared = {}, {}
     for position, item in enumerate(returned):
         if not isinstance(item, Node):
             continue
         root = root_of(item)
         if position not in hidden:
-            (shared if root in seen else seen).add(root)
+            if root in seen:
+                shared[root] = shared.get(root, False) or item is not seen[root]
+            seen.setdefault(root, item)
         elif item is root and item in seen or symbolic and root in returned[:position]:
-            shared.add(root)
+            shared.setdefault(root, False)
     return shared
 
 
