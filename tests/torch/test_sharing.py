@@ -35,8 +35,7 @@ RESULTS = {
     "several": lambda a: (*a.split(2), *(a + 1).chunk(2, dim=1), *(a + 2).unbind()),
     "strided": lambda a: (a.as_strided((2, 2), (1, 4), 3), a), "written": lambda a: (a[0].add_(1), a),
     "dtypes": lambda a: (a.view(torch.int32)[1:], a.view(torch.int16), a),
-    "broken": lambda a: ((b := (a + 1).mT), torch._dynamo.graph_break() or b.expand(2, 4, 4)),
-    "complex": complexes,
+    "broken": lambda a: ((b := (a + 1).mT), torch._dynamo.graph_break() or b.expand(2, 4, 4)), "complex": complexes,
 }  # fmt: skip
 SOURCES = {"ours": torch.sin, "PyTorch's": torch.linalg.matrix_exp, "a user's": following, "an argument": lambda x: x}
 CASES = [(made, how, gradients) for made in SOURCES for how in RESULTS for gradients in (False, True)

@@ -91,8 +91,9 @@ def _fractional(rank):
 
 
 # --- images and volumes read at points of a grid (of images PyTorch's gradients are faster)
-def _inside(at, n, padding, align):
-    """A coordinate brought into the image, and by how much it moves there."""
+def _inside(at, n, padding, align, rank):
+    """A coordinate brought into the image, and by how much it moves there. NaN becomes the first place of an image, and of a volume
+    the last one, as in eager, but not for gradients (rank: None)."""
     slope = torch.ones_like(at)
     if padding == 0:
         return at, slope
@@ -108,16 +109,20 @@ def _inside(at, n, padding, align):
         at = torch.where(even, rest, span - rest) + low
         slope = torch.where(even, slope, -slope)
     slope = torch.where((at > 0) & (at < n - 1), slope, 0.0)
-    return at.clamp(0, n - 1), slope
+    if rank is None:
+        return at.clamp(0, n - 1), slope
+    if rank == 2:
+        return torch.where(at > 0, torch.where(at < n - 1, at, n - 1.0), 0.0), slope
+    return torch.where(at < n - 1, torch.where(at > 0, at, 0.0), n - 1.0), slope
 
 
 _MODES = 0, 1  # linear, nearest
 
 
-def _taps(points, n, mode, padding, align):
+def _taps(points, n, mode, padding, align, of):
     """Of one axis: (place, whether it is in the image, weight, slope of the weight by the point, if any) of each tap."""
     at, factor = _unnormalized(points, n, align), ((n - 1) / 2 if align else n / 2)
-    at, moved = _inside(at, n, padding, align)
+    at, moved = _inside(at, n, padding, align, of)
     first, slope = torch.floor(at), moved * factor
     rest = at - first
     taps = [(first, 1 - rest, -slope), (first + 1, rest, slope)] if mode == 0 else [(torch.round(at), torch.ones_like(at), None)]
@@ -135,7 +140,7 @@ def _cubic_taps(points, n, padding, align):
     first = torch.floor(at)
     out = []
     for k, weight in enumerate(cubic_weights(at - first), -1):
-        place, _ = _inside(first + k, n, padding, align)
+        place, _ = _inside(first + k, n, padding, align, 2)
         valid = (place >= 0) & (place < n)
         out.append((torch.where(valid, place, 0.0).to(torch.int64), valid, weight))
     return out
@@ -155,12 +160,12 @@ def _cubic_sampler(x, grid, padding, align):
     return total.reshape([*x.shape[:2], *grid.shape[1:-1]])
 
 
-def _each_tap(x, grid, mode, padding, align):
+def _each_tap(x, grid, mode, padding, align, of):
     """Of each tap of all axes: its places [batch, 1, points], which are in the image, weights, and slopes by each axis of the
-    grid (last axis first)."""
+    grid (last axis first). `of`: as _inside's rank. Weights of images are numbers outside too, NaN at points that are none."""
     image = x.shape[2:]
     rank = len(image)
-    lines = [_taps(grid[..., rank - 1 - a].reshape([grid.shape[0], 1, -1]), image[a], mode, padding, align) for a in range(rank)]
+    lines = [_taps(grid[..., rank - 1 - a].reshape([grid.shape[0], 1, -1]), image[a], mode, padding, align, of) for a in range(rank)]
     for tap in itertools.product(*lines):
         place, valid = 0, True
         for n, (here, inside, _, _) in zip(image, tap, strict=True):
@@ -171,7 +176,8 @@ def _each_tap(x, grid, mode, padding, align):
             rise = tap[axis][3]
             parts = [rise, *(w for a, w in enumerate(weights) if a != axis)]
             slopes.append(None if rise is None else torch.where(valid, math.prod(parts[1:], start=parts[0]), 0.0))
-        yield place, valid, torch.where(valid, math.prod(weights[1:], start=weights[0]), 0.0), slopes
+        weight = math.prod(weights[1:], start=weights[0])
+        yield place, valid, weight if of == 2 else torch.where(valid, weight, 0.0), slopes
 
 
 def _takes(x, grid) -> bool:
@@ -183,7 +189,7 @@ def _sampler(x, grid, mode, padding, align):
     if mode not in _MODES or not _takes(x, grid):
         return NotImplemented
     flat, total = _image(x, x.dim() - 2), None
-    for place, valid, weight, _ in _each_tap(x, grid, mode, padding, align):
+    for place, valid, weight, _ in _each_tap(x, grid, mode, padding, align, x.dim() - 2):
         here = torch.where(valid, flat.gather(2, place.expand([-1, x.shape[1], -1])), 0) * weight
         total = here if total is None else total + here
     return total.reshape([*x.shape[:2], *grid.shape[1:-1]])
@@ -210,7 +216,7 @@ def _sampler_backward(gradient, x, grid, mode, padding, align, wanted):
     flat, gradient = _image(x, rank), _image(gradient, rank)
     channels = [-1, x.shape[1], -1]
     places, parts, slopes = [], [], [torch.zeros_like(gradient[:, 0])] * rank
-    for place, valid, weight, rises in _each_tap(x, grid, mode, padding, align):
+    for place, valid, weight, rises in _each_tap(x, grid, mode, padding, align, None):
         place = place.expand(channels)
         places.append(place)
         parts.append(torch.where(valid, gradient * weight, 0))
