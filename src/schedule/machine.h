@@ -82,7 +82,8 @@ class Machine {
   bool tails = true;            ///< a product's kernel also runs what follows on its rows
   bool parts = true;            ///< an epilogue may read several columns of a row
   bool symbolic_products =
-      true;  ///< products of sizes that only a call knows; else these are loops
+      true;                ///< products of sizes that only a call knows; else these are loops
+  bool sums_rows = false;  ///< one row times a matrix that lies along k is faster as sums of rows
 
   // Rows of products:
   int64_t in_place_rows = 4;   ///< so many read a right operand where it lies

@@ -125,14 +125,12 @@ void inverted_bottleneck(Model& m) {
 }
 
 void weight_gradient(Model& m) {
-  Value x = m.windows(m.input({1, 24, 6, 8}), 3, 1, 24);
-  Value grad = m.g.permute(m.input({1, 48, 24, 1}), {2, 0, 3, 1});
+  Value x = m.windows(m.input({1, 24, 6, 8}), 3, 1, 24), grad = m.g.permute(m.input({1, 48, 24, 1}), {2, 0, 3, 1});
   m.output(m.dot(grad, m.g.reshape(x, {24, 1, 48, 9})));
 }
 
 void attention_of_rows(Model& m) {
-  Value q = m.dot(m.input({2, 12, 16}), m.input({2, 16, 12}));
-  Value e = m.g.unary(Op::exp, q);
+  Value q = m.dot(m.input({2, 12, 16}), m.input({2, 16, 12})), e = m.g.unary(Op::exp, q);
   Value sum = m.g.reshape(m.g.reduce(Op::reduce_sum, e, {2}), {2, 12, 1});
   Value p = m.g.binary(Op::div, e, m.g.broadcast(sum, e->shape));
   m.output(m.dot(p, m.input({2, 12, 16})));
@@ -202,6 +200,20 @@ TEST(Machine, WinogradsMethodIsOneOfUnrolledWindows) {
     m.output(m.convolve(m.input({1, 64, 28, 28}, t), 64, 3, 1, 1));
     EXPECT_EQ(features_of(plan_for(m.g, test::PanelMachine(32), false)).winograd, 1);
     EXPECT_EQ(features_of(plan_for(m.g, test::PoorMachine(), false)).winograd, 0);
+  }
+}
+
+TEST(Machine, ARowTimesAMatrixAlongKIsSumsOfItsRows) {
+  test::PanelMachine machine(32);
+  machine.sums_rows = true;
+  for (const auto& [column, weight] : {std::pair(0, 0), {0, 1}, {1, 0}, {1, 1}}) {
+    Model m;
+    Value matrix = (m.*(weight ? &Model::weight : &Model::input))({512, 256}, DType::i32);
+    Value x = m.input({1, 256}, DType::i32), turned = m.g.permute(column ? x : matrix, {1, 0});
+    m.output(m.relu(m.dot(column ? matrix : x, turned)));
+    Plan sums = plan_for(m.g, machine, false), product = plan_for(m.g, machine, true);
+    EXPECT_EQ(features_of(sums).products, weight && !column) << print(sums);  // panels of a weight serve a row
+    EXPECT_EQ(test::run_plan(sums, {}), test::run_plan(product, {}));
   }
 }
 

@@ -40,8 +40,7 @@ void gather(Graph& g, const Sizes& s) {
 }
 
 void product(Graph& g, const Sizes& s) {
-  Value x = input(g, 0, {s[0], s[1], s[3]}), y = input(g, 1, {s[0], s[3], s[2]});
-  Value bias = input(g, 2, {s[2]});
+  Value x = input(g, 0, {s[0], s[1], s[3]}), y = input(g, 1, {s[0], s[3], s[2]}), bias = input(g, 2, {s[2]});
   Value z = g.make(Op::dot_general, {x, y}, {.ints = {0}});
   output(g, g.binary(Op::add, z, g.broadcast(bias, z->shape)));
 }

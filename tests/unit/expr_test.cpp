@@ -152,8 +152,7 @@ TEST(Expr, EqualPolynomialsAreEqual) {
 }
 
 TEST(Expr, DivisionSimplifies) {
-  Expr n = Expr::symbol(0), i = Expr::axis(0, n), j = Expr::axis(1, 8);
-  Expr flat = i * Expr(8) + j;
+  Expr n = Expr::symbol(0), i = Expr::axis(0, n), j = Expr::axis(1, 8), flat = i * Expr(8) + j;
   EXPECT_EQ(floor_div(flat, 8), i);
   EXPECT_EQ(mod(flat, 8), j);
   EXPECT_EQ(Expr(8) * floor_div(j + n, 8) + mod(j + n, 8), j + n);
@@ -169,8 +168,7 @@ TEST(Expr, DivisionSimplifies) {
 // Bringing a product of many remainders into canonical form is no search over their orders.
 TEST(Expr, ProductOfManyRemainders) {
   auto axis = [](int id) { return Expr::axis(id, 1 << 20); };
-  Expr sum = Expr::symbol(60) + Expr::symbol(61);
-  Expr product = 1;
+  Expr sum = Expr::symbol(60) + Expr::symbol(61), product = 1;
   for (int k = 0; k < 30; ++k) {
     product *= mod(axis(k), k % 2 ? Expr::symbol(k) : sum);
     product *= Expr::symbol(k);
@@ -189,8 +187,7 @@ TEST(Expr, ExactDivision) {
 }
 
 TEST(Expr, BoundedAtomsFoldAsCoordinatesAndLeaveWhatTheyStandFor) {
-  Expr i = Expr::axis(0, 64), n = Expr::symbol(0), at = i * Expr(2) - n;
-  Expr b = Expr::bounded(at, 6);
+  Expr i = Expr::axis(0, 64), n = Expr::symbol(0), at = i * Expr(2) - n, b = Expr::bounded(at, 6);
   EXPECT_EQ(floor_div(b + Expr(6) * i, 6), i);
   EXPECT_EQ(mod(b + Expr(12), 6), b);
   EXPECT_TRUE(provably_nonnegative(b));

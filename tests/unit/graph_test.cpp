@@ -52,8 +52,7 @@ TEST_F(GraphTest, ACopyIsEqualAndOutlivesWhatItWasMadeOf) {
 }
 
 TEST_F(GraphTest, ShapesAndTypesAreInferred) {
-  Value x = p(0, {2, s0, 8}), w = p(1, {2, 8, 5});
-  Value d = g.make(Op::dot_general, {x, w});
+  Value x = p(0, {2, s0, 8}), w = p(1, {2, 8, 5}), d = g.make(Op::dot_general, {x, w});
   EXPECT_EQ(d->shape, (Shape{2, s0, 5}));
   EXPECT_EQ(g.reduce(Op::reduce_sum, x, {2, 0})->shape, Shape{s0});
   EXPECT_EQ(g.reduce(Op::reduce_argmax, x, {1})->dtype, DType::i64);
@@ -130,8 +129,7 @@ TEST_F(GraphTest, IdentitiesOfTheTable) {
 }
 
 TEST_F(GraphTest, TextRoundTrip) {
-  Value x = p(0, {2, s0}), i = p(1, {3}, DType::i64);
-  Value t = g.make(Op::take, {x, i}, {.ints = {0}});
+  Value x = p(0, {2, s0}), i = p(1, {3}, DType::i64), t = g.make(Op::take, {x, i}, {.ints = {0}});
   Value call = g.make(Op::host_call, {x}, {.ints = {7}, .exprs = {s0 + Expr(1)}, .text = "aten::\"odd\"\n"});
   Value r = g.make(Op::host_result, {call}, {.ints = {0}, .exprs = {floor_div(s0, 2), 1}}, DType::f32, Shape{3, s0});
   Value sum = g.binary(Op::add, t, g.binary(Op::mul, r, g.number(DType::f32, 0.1, {3, s0})));

@@ -234,8 +234,7 @@ void RandomGraph::slice(const Item& x) {
     Expr start(0), size = d;
     int64_t step = 1;
     if (how == 1 && d.is_const() && d.constant_value() > 0) {
-      int64_t n = d.constant_value();
-      int64_t first = pick(static_cast<int>(n));
+      int64_t n = d.constant_value(), first = pick(static_cast<int>(n));
       step = pick(2) + 1;
       start = Expr(first);
       size = Expr((n - 1 - first) / step + 1);

@@ -17,6 +17,7 @@ class CpuMachine final : public schedule::Machine {
     units = target_.threads;
     multiply_adds = cost::multiply_adds;
     fuses = target_.fma;
+    sums_rows = target_.isa == Isa::avx512 || target_.isa == Isa::avx2;
     shared_vectors = cpu::shared_vectors(target_);
     byte_columns = cpu::byte_columns(target_);
   }

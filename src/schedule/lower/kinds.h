@@ -12,6 +12,9 @@ Kernels lower_loop(const Context& cx);
 Kernels lower_product(const Context& cx);
 /// A chain of multiply-adds for each element, in the order of a product's sums.
 Kernels lower_product_as_loop(const Context& cx);
+/// A sum along each row of a large matrix, by Machine::sums_rows.
+Kernels lower_product_as_sums(const Context& cx);
+bool is_sum_of_rows(const Context& cx);
 Kernels lower_attention(const Context& cx);
 Kernels lower_attention_grad(const Context& cx);
 Kernels lower_scatter(const Context& cx);

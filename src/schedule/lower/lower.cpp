@@ -23,7 +23,8 @@ Kernels lower_any_product(const Context& cx) {
   if (is_weight_gradient(cx.cluster.anchor, cx.options)) return lower_weight_gradient(cx);
   bool along_channels =
       is_depthwise(cx.cluster, cx.options) || has_narrow_groups(cx.cluster, cx.options);
-  return along_channels ? lower_depthwise(cx) : lower_product(cx);
+  if (along_channels) return lower_depthwise(cx);
+  return is_sum_of_rows(cx) ? lower_product_as_sums(cx) : lower_product(cx);
 }
 
 Kernels lower_nothing(const Context&) {

@@ -81,17 +81,13 @@ Shape panel_axes(const Context& cx, const Expr& n, int width) {
   return {ceil_div(cx.cluster.column.extent, Expr(width)), Expr(cx.cluster.parts)};
 }
 
-// Whether neighbours along the columns lie side by side in memory: then the steps of k are walked
-// outside of the panels, so that whole rows are read on their few pages.
+// Whether neighbours along the columns lie side by side in memory, or are computed row by row: then
+// the steps of k are walked outside of the panels, so that whole rows are read on their few pages.
 bool lies_along_columns(const Context& cx, Value rhs) {
-  Index at;
-  for (const Expr& d : rhs->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
   Value v = rhs;
-  for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
-  if (!v->is(Op::parameter) && !cx.clustering.is_root(v)) return true;  // computed row by row
-  const Shape& strides = cx.storage.slots[static_cast<size_t>(cx.storage.slot_of(v))].strides;
-  auto step = offset_of(at, strides).linear_in_axis(rhs->rank() - 1);
-  return step && step->first.is(1);
+  while (is_view(v)) v = v->input();
+  return (!v->is(Op::parameter) && !cx.clustering.is_root(v)) ||
+         lies_along(cx, rhs, rhs->rank() - 1);
 }
 
 // Axes in the order in which packed memory has them, from those of a loop whose steps of k, behind
@@ -188,6 +184,16 @@ Packed in_blocks(const Context& cx, Value leaf, size_t axis, int64_t columns, bo
 }
 
 }  // namespace
+
+bool lies_along(const Context& cx, Value v, int axis) {
+  Index at;
+  for (const Expr& d : v->shape) at.push_back(Expr::axis(static_cast<int>(at.size()), d));
+  for (; is_view(v); v = v->input()) at = input_index(v, 0, at);
+  if (!v->is(Op::parameter) && !cx.clustering.is_root(v)) return false;
+  const Shape& strides = cx.storage.slots[static_cast<size_t>(cx.storage.slot_of(v))].strides;
+  auto step = offset_of(at, strides).linear_in_axis(axis);
+  return step && step->first.is(1);
+}
 
 std::optional<std::pair<int, Index>> Blocks::find(Value v, const Index& index) const {
   auto it = of_.find(v);

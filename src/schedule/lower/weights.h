@@ -15,6 +15,9 @@ struct Packed {
   int slot;
 };
 
+/// Whether v lies in memory, and its neighbours along `axis` side by side.
+bool lies_along(const Context& cx, ir::Value v, int axis);
+
 /// Panels of `width` columns, `group` values of k side by side (atlas::ProductBlock::packed_rhs).
 Packed pack_panels(const Context& cx, ir::Value rhs, const Shape& batch, int width, int group);
 /// The same of bytes in groups of four, written as words: for operands that are new in each call.

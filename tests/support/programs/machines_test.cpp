@@ -142,9 +142,7 @@ TEST(Machines, LargeBuffers) {
   for (ir::Op op : {ir::Op::gelu, ir::Op::neg}) {
     atlas::Program p = elementwise(op, DType::f32, 1, DType::f32);
     for (atlas::Buffer& b : p.buffers) b.extent = Expr(int64_t{1} << 20);
-    for (int64_t points : {0, 5003}) {
-      expect_same(p, {.symbols = {points}});
-    }
+    for (int64_t points : {0, 5003}) expect_same(p, {.symbols = {points}});
   }
 }
 

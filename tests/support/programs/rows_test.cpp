@@ -299,9 +299,8 @@ TEST(Rows, LinesOfFewVectorsAreWalkedInBlocks) {
   EXPECT_EQ(units(lines(3, 5, 4, 64)), 3 * 5);
   EXPECT_EQ(units(lines(3, 5, 4, 80)), 3 * 5 * 4 * 80);  // too long: points
   EXPECT_EQ(units(lines(3, 5, 4, 24)), 3 * 5 * 4 * 24);  // half a vector is left
-  for (auto [few, line] : {std::pair<int64_t, int64_t>{16, 32}, {70, 32}, {4, 64}, {3, 16}, {3, 8}}) {
+  for (auto [few, line] : {std::pair<int64_t, int64_t>{16, 32}, {70, 32}, {4, 64}, {3, 16}, {3, 8}})
     expect_same(lines(3, 5, few, line), {.chunks = {0, 1, 7}});
-  }
 }
 
 // The last stage waits for the next point's second one, but where running it twice would show.

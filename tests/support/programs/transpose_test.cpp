@@ -85,9 +85,7 @@ TEST(Transpose, SymbolicSizes) {
   std::vector<Expr> n{Expr::symbol(0), Expr::symbol(1), Expr::symbol(2)};
   atlas::Program p = transposed(n, DType::f32, false, 0, false);
   p.num_symbols = 3;
-  for (std::vector<int64_t> sizes : {std::vector<int64_t>{2, 3, 4}, {1, 16, 17}, {3, 50, 64}}) {
-    expect_same(p, {.symbols = sizes});
-  }
+  for (std::vector<int64_t> sizes : {std::vector<int64_t>{2, 3, 4}, {1, 16, 17}, {3, 50, 64}}) expect_same(p, {.symbols = sizes});
 }
 
 TEST(Transpose, SquaresAreUsed) {
