@@ -39,7 +39,8 @@ struct Instr {
   DType type = DType::f32;  ///< result type; for compares and stores the type of the operands
   DType from = DType::f32;  ///< casts: source type
   std::array<ValueId, 3> args{no_value, no_value, no_value};
-  uint64_t bits = 0;  ///< a constant's; 1 in an e^x that a backend knows to be at most 1
+  uint64_t bits = 0;  ///< a constant's; 1 in what a backend marks: an e^x of at most 1, roundings
+                      ///< to bf16 of what has a low half of 0 in NaN, f32 that are to have that
   int buffer = -1;
   Expr expr;
   std::vector<uint64_t> table = {};  ///< lookup: bits in `type`, 2 to 16 of them

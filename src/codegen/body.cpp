@@ -103,6 +103,9 @@ class Walker {
   }
 
   LaneValue emit_op(Scope& at, const Instr& i);
+  Value* operate(const Instr& i, std::span<Value* const> operands, Value* mask);
+  Known known_of(const Instr& i) const;
+  LaneValue with_low_nan(const Instr& i, LaneValue x);
   LaneValue emit_clamp(Scope& at, const Instr& i);
   LaneValue emit_accumulate(const Instr& i);
 
@@ -126,14 +129,41 @@ LaneValue Walker::emit_op(Scope& at, const Instr& i) {
   std::array<Value*, 3> operands{};
   for (size_t n = 0; n < count; ++n)
     operands[n] = vector ? splat(k_, arg(i, n), at.lanes()) : arg(i, n).v;
-  if (ir::info(i.op).kind == ir::OpKind::cast)
-    return {emit_cast(k_, i.op, operands[0], i.from, i.type,
-                      i.from == DType::f32 && compute_type(i.type) == DType::f32 &&
-                          i.type != DType::f32 && atlas::is_narrow(body_, i.args[0], i.type)),
-            vector};
-  if (i.op == ir::Op::exp && i.bits != 0) return {k_.render(i.op, operands[0], true), vector};
   Value* mask = vector || at.lanes() == 1 ? at.mask() : nullptr;
-  return {emit_arithmetic(k_, i.op, i.type, std::span(operands).first(count), mask), vector};
+  k_.set_alternate(vector && at.alternate());
+  Value* r = operate(i, std::span(operands).first(count), mask);
+  k_.set_alternate(false);
+  const bool cast = ir::info(i.op).kind == ir::OpKind::cast;
+  return cast ? with_low_nan(i, {r, vector}) : LaneValue{r, vector};
+}
+
+// Where a f32 that comes from elsewhere is marked, its NaN becomes one whose low half is 0.
+LaneValue Walker::with_low_nan(const Instr& i, LaneValue x) {
+  if (i.type != DType::f32 || i.bits == 0) return x;
+  Value* nan = llvm::ConstantFP::getNaN(x.v->getType());
+  return {k_.ir.CreateSelect(k_.ir.CreateFCmpUNO(x.v, x.v), nan, x.v), x.varying};
+}
+
+Known Walker::known_of(const Instr& i) const {
+  if (i.from != DType::f32 || i.type == DType::f32 || compute_type(i.type) != DType::f32)
+    return Known::nothing;
+  if (atlas::is_narrow(body_, i.args[0], i.type)) return Known::narrow;
+  return i.bits != 0 ? Known::low_nan : Known::nothing;
+}
+
+Value* Walker::operate(const Instr& i, std::span<Value* const> operands, Value* mask) {
+  if (ir::info(i.op).kind == ir::OpKind::cast)
+    return emit_cast(k_, i.op, operands[0], i.from, i.type, known_of(i));
+  if (i.op == ir::Op::exp && i.bits != 0) return k_.render(i.op, operands[0], true);
+  if (i.op != ir::Op::select || i.type != DType::bf16 || !k_.alternate())
+    return emit_arithmetic(k_, i.op, i.type, operands, mask);
+  // The condition is alternate, and so are float32 numbers.
+  auto wide = [&](size_t n) {
+    return emit_cast(k_, ir::Op::cast, operands[n], DType::bf16, DType::f32);
+  };
+  Value *x = wide(1), *y = wide(2);
+  Value* r = k_.ir.CreateSelect(operands[0], x, y);
+  return emit_cast(k_, ir::Op::cast, r, DType::f32, DType::bf16, Known::narrow);
 }
 
 LaneValue Walker::emit_clamp(Scope& at, const Instr& i) {
@@ -178,7 +208,7 @@ LaneValue Walker::emit(Scope& at, const Instr& i) {
     case Code::clamp_index:
       return emit_clamp(at, i);
     case Code::load:
-      return emit_load(at, i, arg(i, 0), values_);
+      return with_low_nan(i, emit_load(at, i, arg(i, 0), values_));
     case Code::store:
       emit_store(at, i, arg(i, 0), arg(i, 1), values_);
       return {};

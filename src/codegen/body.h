@@ -21,8 +21,19 @@ Value* emit_arithmetic(Function& k, ir::Op op, DType type, std::span<Value* cons
                        Value* mask = nullptr);
 /// x * y + z as products take it: one rounding on floats, wrapping on integers.
 Value* multiply_add(Function& k, DType type, Value* x, Value* y, Value* z);
-/// cast, cast_wrap and bitcast. `narrow`: x, a f32, is a number of the f16 or bf16 that it becomes.
-Value* emit_cast(Function& k, ir::Op how, Value* x, DType from, DType to, bool narrow = false);
+/// What is known of a f32 that becomes a f16 or bf16.
+enum class Known : uint8_t {
+  nothing,
+  low_nan,  ///< where it is NaN, its low half is 0
+  narrow,   ///< it is such a number already
+};
+/// cast, cast_wrap and bitcast. Vectors of bf16 lie as memory has them, also where lanes are
+/// alternate: then one register becomes two of f32 by a shift and a mask, and two one by a blend.
+Value* emit_cast(Function& k, ir::Op how, Value* x, DType from, DType to,
+                 Known known = Known::nothing);
+/// Elements in the order of memory as alternate lanes (Scope::set_alternate), and the reverse.
+Value* to_alternate(Function& k, Value* x);
+Value* from_alternate(Function& k, Value* x);
 /// reduce_sum, _prod, _max and _min as arithmetic on two values.
 Value* combine(Function& k, ir::Op reduce, DType type, Value* x, Value* y);
 

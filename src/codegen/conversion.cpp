@@ -22,7 +22,8 @@ class Converter {
   Value* run(Op how, Value* x, DType from, DType to);
   /// Of a f32, whose low half is 0 where it is a bf16.
   Value* high_half(Value* x) {
-    return ir_.CreateTrunc(ir_.CreateLShr(ir_.CreateBitCast(x, ints(32)), word(16)), ints(16));
+    x = ir_.CreateBitCast(x, ints(32));
+    return alternate() ? pack(x) : ir_.CreateTrunc(ir_.CreateLShr(x, word(16)), ints(16));
   }
 
  private:
@@ -32,6 +33,11 @@ class Converter {
   }
   llvm::Constant* word(uint64_t value) const { return llvm::ConstantInt::get(ints(32), value); }
   bool has_half() const { return k_.traits.half; }
+  bool alternate() const { return k_.alternate() && lanes_ > 1; }
+  llvm::Type* pairs() const { return k_.widen(ir_.getInt32Ty(), lanes_ / 2); }
+
+  Value* pack(Value* words);
+  Value* unpack(Value* x);
 
   Value* bf16_to_f32(Value* x);
   Value* f32_to_bf16(Value* x);
@@ -47,10 +53,56 @@ class Converter {
   Function& k_;
   llvm::IRBuilder<>& ir_;
   int lanes_ = 1;
+
+ public:
+  Known known = Known::nothing;
 };
 
+// Where alternate lanes have the elements 0, 1, 2, … of memory: registers of even ones and of odd
+// ones by turns.
+std::vector<int> alternate_places(const Function& k, int lanes) {
+  const int whole = k.traits.vector_bytes / 2, half = whole / 2;
+  std::vector<int> places;
+  for (int e = 0; e < lanes; ++e)
+    places.push_back(e / whole * whole + e % 2 * half + e % whole / 2);
+  return places;
+}
+
+int count_lanes(Value* x) {
+  return static_cast<int>(llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements());
+}
+
+// The high halves of words in alternate lanes, as memory has them.
+Value* Converter::pack(Value* words) {
+  const std::vector<int> places = alternate_places(k_, lanes_);
+  std::vector<int> even, odd, blend;
+  for (int e = 0; e < lanes_; ++e) {
+    (e % 2 ? odd : even).push_back(places[static_cast<size_t>(e)]);
+    blend.push_back(e % 2 ? lanes_ + e : e);
+  }
+  Value* low = ir_.CreateLShr(ir_.CreateShuffleVector(words, even), 16);
+  Value* high = ir_.CreateShuffleVector(words, odd);
+  Value* x = ir_.CreateShuffleVector(ir_.CreateBitCast(low, ints(16)),
+                                     ir_.CreateBitCast(high, ints(16)), blend);
+  k_.set_words(x, words);
+  return x;
+}
+
+// The words whose high halves these are, in alternate lanes, with zeros below them.
+Value* Converter::unpack(Value* x) {
+  constexpr uint64_t high = 0xffff0000;
+  if (Value* words = k_.words_of(x)) return ir_.CreateAnd(words, word(high));
+  x = ir_.CreateBitCast(x, pairs());
+  std::vector<int> order(static_cast<size_t>(lanes_));
+  const std::vector<int> places = alternate_places(k_, lanes_);
+  for (int e = 0; e < lanes_; ++e)
+    order[static_cast<size_t>(places[static_cast<size_t>(e)])] = e / 2 + e % 2 * (lanes_ / 2);
+  return ir_.CreateShuffleVector(ir_.CreateShl(x, 16), ir_.CreateAnd(x, high), order);
+}
+
 Value* Converter::bf16_to_f32(Value* x) {
-  return ir_.CreateBitCast(ir_.CreateShl(ir_.CreateZExt(x, ints(32)), word(16)), type(DType::f32));
+  Value* words = alternate() ? unpack(x) : ir_.CreateShl(ir_.CreateZExt(x, ints(32)), word(16));
+  return ir_.CreateBitCast(words, type(DType::f32));
 }
 
 Value* Converter::f32_to_bf16(Value* x) {
@@ -58,6 +110,7 @@ Value* Converter::f32_to_bf16(Value* x) {
   Value* u = ir_.CreateBitCast(x, ints(32));
   Value* odd = ir_.CreateAnd(ir_.CreateLShr(u, word(16)), word(1));
   Value* rounded = ir_.CreateAdd(ir_.CreateAdd(u, word(0x7fff)), odd);
+  if (known == Known::low_nan) return high_half(rounded);
   Value* nan = llvm::Constant::getAllOnesValue(ints(32));
   return high_half(ir_.CreateSelect(ir_.CreateFCmpUNO(x, x), nan, rounded));
 }
@@ -182,9 +235,22 @@ Value* Converter::run(Op how, Value* x, DType from, DType to) {
 
 }  // namespace
 
-Value* emit_cast(Function& k, Op how, Value* x, DType from, DType to, bool narrow) {
+Value* emit_cast(Function& k, Op how, Value* x, DType from, DType to, Known known) {
   Converter c(k, x);
-  return narrow && to == DType::bf16 ? c.high_half(x) : c.run(how, x, from, to);
+  c.known = known;
+  return known == Known::narrow && to == DType::bf16 ? c.high_half(x) : c.run(how, x, from, to);
+}
+
+Value* to_alternate(Function& k, Value* x) {
+  const std::vector<int> places = alternate_places(k, count_lanes(x));
+  std::vector<int> order(places.size());
+  for (size_t e = 0; e < places.size(); ++e)
+    order[static_cast<size_t>(places[e])] = static_cast<int>(e);
+  return k.ir.CreateShuffleVector(x, order);
+}
+
+Value* from_alternate(Function& k, Value* x) {
+  return k.ir.CreateShuffleVector(x, alternate_places(k, count_lanes(x)));
 }
 
 }  // namespace hologram::codegen

@@ -27,13 +27,14 @@ Scope::Scope(Scope& parent, bool conditional)
       lane_axis_(parent.lane_axis_),
       lanes_(parent.lanes_),
       mask_(parent.mask_),
-      aligned_(parent.aligned_) {}
+      aligned_(parent.aligned_),
+      alternate_(parent.alternate_) {}
 
 void Scope::set_lanes(int axis, int count, Value* mask) {
   lane_axis_ = count > 1 ? axis : -1;
   lanes_ = count;
   mask_ = mask;
-  aligned_ = false;
+  aligned_ = alternate_ = false;
 }
 
 void Scope::seek() {

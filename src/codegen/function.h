@@ -55,6 +55,11 @@ class Scope {
   /// Says that lane 0's coordinate is a multiple of the number of lanes; forgotten by set_lanes.
   void set_aligned() { aligned_ = true; }
   bool aligned() const { return aligned_; }
+  /// Says that of each two registers of float32 lanes the first holds the even elements, the second
+  /// the odd ones, and so whatever else is beside them but for bf16 (see emit_cast); forgotten by
+  /// set_lanes.
+  void set_alternate() { alternate_ = true; }
+  bool alternate() const { return alternate_; }
   void set_accumulator(int number, LaneValue value) { accumulators_[number] = value; }
   /// Memory that holds running accumulator `number` (an element or a vector per lane count).
   void set_running(int number, Value* slot, bool varying) { running_[number] = {slot, varying}; }
@@ -119,6 +124,7 @@ class Scope {
   int lanes_ = 1;
   Value* mask_ = nullptr;
   bool aligned_ = false;
+  bool alternate_ = false;
   std::map<int, Value*> axes_;
   std::map<int, LaneValue> accumulators_, running_;
   Accumulate accumulate_;
@@ -205,6 +211,17 @@ class Function {
   bool in_tail() const { return in_tail_; }
   void set_in_tail(bool now) { in_tail_ = now; }
 
+  /// Whether the lanes of what is emitted are alternate (Scope::set_alternate).
+  bool alternate() const { return alternate_; }
+  void set_alternate(bool now) { alternate_ = now; }
+  /// What bf16 lanes were before they were put into the order of memory: words whose high halves
+  /// they are, in alternate lanes. Null for others.
+  Value* words_of(Value* bf16) const {
+    auto it = words_.find(bf16);
+    return it == words_.end() ? nullptr : it->second;
+  }
+  void set_words(Value* bf16, Value* words) { words_[bf16] = words; }
+
   llvm::BasicBlock* block(const char* name);
   llvm::Type* type_of(DType t) const;      ///< in registers
   llvm::Type* memory_type(DType t) const;  ///< in memory: as in registers, but i8 for b8
@@ -238,6 +255,8 @@ class Function {
   Value *context_arg_, *zeros_ = nullptr, *sink_ = nullptr, *errors_ = nullptr;
   int scratch_lanes_ = 1;
   bool in_tail_ = false;
+  bool alternate_ = false;
+  std::unordered_map<Value*, Value*> words_;
   std::unique_ptr<Scope> root_;
 };
 

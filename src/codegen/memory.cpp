@@ -58,6 +58,9 @@ class Access {
   void store_where(Value* touched, Value* value, Value* address);
   Value* reverse(Value* v);
   Value* mark(llvm::Instruction* load);
+  bool reorders() const { return scope_.alternate() && dtype_ != DType::bf16; }
+  /// A vector that was loaded as the lanes have it in registers.
+  Value* read(Value* x) { return from_memory(k_, dtype_, reorders() ? to_alternate(k_, x) : x); }
 
   Scope& scope_;
   Function& k_;
@@ -310,10 +313,10 @@ LaneValue Access::load(const Expr& index, LaneValue guard) {
   if (together) {
     Value* address = ir_.CreateSelect(guard.v, at.address, k_.zeros());
     auto* load = ir_.CreateAlignedLoad(k_.widen(element_, lanes_), address, align_);
-    return {from_memory(k_, dtype_, load), true};
+    return {read(load), true};
   }
-  if (at.kind == Layout::shared) return {from_memory(k_, dtype_, load_shared(at, guard)), true};
-  if (at.kind == Layout::strided) return {from_memory(k_, dtype_, load_strided(at, guard)), true};
+  if (at.kind == Layout::shared) return {read(load_shared(at, guard)), true};
+  if (at.kind == Layout::strided) return {read(load_strided(at, guard)), true};
   Value* mask = vector_mask(guard);
   Value* x;
   if (at.kind == Layout::scattered) {
@@ -328,7 +331,7 @@ LaneValue Access::load(const Expr& index, LaneValue guard) {
   } else {
     x = load_vector(at.address, mask);
   }
-  return {from_memory(k_, dtype_, x), true};
+  return {read(x), true};
 }
 
 void Access::store(const Expr& index, LaneValue value, LaneValue guard) {
@@ -344,6 +347,7 @@ void Access::store(const Expr& index, LaneValue value, LaneValue guard) {
     return;
   }
   Value* x = to_memory(k_, dtype_, splat(k_, value, lanes_));
+  if (value.varying && reorders()) x = from_alternate(k_, x);
   // All lanes or none: where a masked store takes a dozen cycles, or goes lane by lane.
   const bool together = guard && !guard.varying && !scope_.mask() && !k_.traits.masks;
   if (at.kind == Layout::contiguous && together) return store_where(guard.v, x, at.address);

@@ -27,6 +27,8 @@ struct TargetTraits {
   bool gathers = true;  ///< an instruction that loads scattered lanes is faster than loads of each
   /// The instruction for the larger of two floats gives the second one for NaN and equal ones.
   bool max_gives_second = false;
+  /// Arithmetic gives an operand that is NaN, made quiet, or a NaN whose low half is 0.
+  bool keeps_nan = false;
   /// A store of one lane that is not to be made is jumped over; else it goes to memory that nobody
   /// reads.
   bool jumps_stores = false;

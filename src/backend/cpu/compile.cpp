@@ -51,6 +51,7 @@ atlas::Program expanded(const atlas::Program& original, const Target& target) {
   atlas::drop_columnless_product(program);
   atlas::expand_math(program, [&](ir::Op op, DType type) { return renders(target, op, type); });
   mark_bounded(program);
+  if (target.keeps_nan) mark_low_nan(program);
   place_scratch(program);
   return program;
 }

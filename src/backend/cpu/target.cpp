@@ -133,6 +133,7 @@ Target generic_target(Isa isa) {
   t.fma = t.half = isa != Isa::sse42 && isa != Isa::wasm;
   t.masks = isa == Isa::avx512;
   t.max_gives_second = is_x86(isa);
+  t.keeps_nan = is_x86(isa) || isa == Isa::neon;
   return t;
 }
 

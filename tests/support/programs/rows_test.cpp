@@ -140,6 +140,41 @@ TEST(Rows, ExponentialsGoFourVectorsAtATimeOnAvx2) {
   for (size_t n : {0, 1, 2}) EXPECT_EQ(cpu::vectors_together(p.nest().stages[n], cpu::plan_loop(p, target), target), n == 1 ? 4 : 1);
 }
 
+// Points, rows and columns of bfloat16 numbers, which AVX2 takes as even and odd ones: b3 = (b2 ? b0 + b1 : b1) * b0 * what was reduced,
+// b4 = b0 < b1.
+TEST(Rows, EveryBfloat16NumberComesBackToItsPlace) {
+  enum Kind { points, rows, columns };
+  for (Kind kind : {points, rows, columns})
+    for (int64_t n : {32, 40, 79, 200, 4160}) {
+      SCOPED_TRACE(n);
+      atlas::Program p;
+      const std::vector<Expr> i = kind == points ? add_axes(p.loop(), {Expr(3), Expr(n)}, {})
+                                  : kind == rows ? add_axes(p.loop(), {Expr(3)}, {Expr(n)})
+                                                 : add_axes(p.loop(), {Expr(n)}, {Expr(70)});
+      const Expr at = kind == columns ? i[1] * n + i[0] : i[0] * n + i[1], count(kind == columns ? 70 * n : 3 * n);
+      p.loop().lane_axis = kind == columns ? 0 : 1;
+      for (DType t : {DType::bf16, DType::bf16, DType::b8, DType::bf16, DType::b8}) p.buffers.push_back({t, Access::read, count});
+      p.buffers[3].access = p.buffers[4].access = Access::write;
+      p.loop().stages.resize(kind == points ? 1 : 2);
+      for (auto& s : p.loop().stages) s.kind = kind == points ? atlas::StageKind::point : atlas::StageKind::row;
+      auto load = [&](BodyBuilder& b, int k) { return b.cast(b.load(k, DType::bf16, at), DType::f32); };
+      if (kind != points) {
+        BodyBuilder b(p.loop().stages[0].body);
+        Val x = load(b, 0), y = load(b, 1);
+        p.loop().stages[0].reductions = {{Op::reduce_sum, DType::f32, b.mul(x, y).id}, {Op::reduce_max, DType::f32, b.op(Op::neg, x).id}};
+      }
+      BodyBuilder b(p.loop().stages.back().body);
+      Val x = load(b, 0), y = load(b, 1), sum = b.cast(b.add(x, y), DType::bf16);
+      Val r = b.cast(b.op(Op::select, b.load(2, DType::b8, at), sum, b.load(1, DType::bf16, at)), DType::f32);
+      r = b.cast(b.cast(b.mul(r, x), DType::bf16), DType::f32);
+      for (int a = 0; kind != points && a < 2; ++a) r = b.mul(r, b.accumulator(a, DType::f32));
+      b.store(3, at, b.cast(r, DType::bf16));
+      b.store(4, at, b.op(Op::lt, x, y));
+      EXPECT_EQ(cpu::plan_loop(p, cpu::generic_target(cpu::Isa::avx2)).alternate, n != 40);
+      for (int specials : {0, 1, 4}) expect_same(p, {.specials = specials, .chunks = {0, 7}});
+    }
+}
+
 TEST(Rows, SumsTakeTwoRowsByTurnsOnAvx2) {
   for (int64_t n : {1000, 1024, 1200, 5000}) {
     atlas::Program p = scaled_rows(19, n, true);

@@ -1,5 +1,9 @@
-// backend/cpu/loops/bounds.cpp: exponentials whose arguments are known to be no larger than 0.
+// backend/cpu/loops/bounds.cpp: what is known of values: exponents no larger than 0, short NaN.
 #include "backend/cpu/loops/bounds.h"
+
+#include <algorithm>
+
+#include "backend/cpu/loops/plan.h"
 
 namespace hologram::cpu {
 namespace {
@@ -69,7 +73,107 @@ class Bounds {
   int left_ = 0;
 };
 
+// Which values have a low half of 0 whenever they are NaN (float32), or always (32-bit integers).
+class LowNan {
+ public:
+  explicit LowNan(atlas::Program& p) : p_(p) {}
+
+  void run() {
+    for (atlas::Stage& s : p_.nest().stages) {
+      low_.clear();
+      const bool rounded = std::ranges::any_of(s.body.instrs, rounds);
+      const std::vector<bool> once = computed_once(s.body);
+      for (Instr& i : s.body.instrs) {
+        const bool comes = i.type == DType::f32 &&
+                           (i.code == Code::load || (i.code == Code::arithmetic &&
+                                                     ir::info(i.op).kind == ir::OpKind::cast));
+        low_.push_back(known(s.body, i));
+        if (rounded && comes && once[low_.size() - 1] && !low_.back()) {
+          i.bits = 1;
+          low_.back() = true;
+        }
+        if (rounds(i) && low_[i.args[0]]) i.bits = 1;
+      }
+      for (const atlas::Reduction& r : s.reductions)
+        accumulators_.push_back(r.type == DType::f32 && ir::info(r.op).kind == ir::OpKind::reduce &&
+                                low_[r.value]);
+      accumulators_.resize(accumulators_.size() + s.running.size());
+    }
+  }
+
+ private:
+  static bool rounds(const Instr& i) {
+    return i.code == Code::arithmetic && i.op == ir::Op::cast && i.from == DType::f32 &&
+           i.type == DType::bf16;
+  }
+
+  bool known(const Body& body, const Instr& i) const {
+    constexpr uint64_t low_half = 0xffff;
+    if (i.type != DType::f32 && i.type != DType::i32 && i.type != DType::u32) return false;
+    if (i.code == Code::constant) return (i.bits & low_half) == 0 || !is_nan(i);
+    if (i.code == Code::accumulator)
+      return static_cast<size_t>(i.buffer) < accumulators_.size() &&
+             accumulators_[static_cast<size_t>(i.buffer)];
+    if (i.code != Code::arithmetic || ir::info(i.op).kind == ir::OpKind::compare) return false;
+    auto all = [&](size_t from) {
+      return std::ranges::all_of(i.args.begin() + static_cast<std::ptrdiff_t>(from), i.args.end(),
+                                 [&](ValueId a) { return a == atlas::no_value || low_[a]; });
+    };
+    switch (i.op) {
+      case ir::Op::cast:
+        return i.type == DType::f32 && (i.from == DType::bf16 || !is_float(i.from));
+      case ir::Op::bitcast:
+        return !is_float(i.from) && all(0);
+      case ir::Op::bit_or:
+      case ir::Op::bit_xor:
+        return all(0);
+      case ir::Op::bit_and:
+        return low_[i.args[0]] || low_[i.args[1]];
+      case ir::Op::shl: {
+        const Instr& by = body.instrs[i.args[1]];
+        return by.code == Code::constant && by.bits >= 16;
+      }
+      case ir::Op::select:
+        return all(1);
+      case ir::Op::neg:
+      case ir::Op::abs:
+      case ir::Op::sign:
+      case ir::Op::floor:
+      case ir::Op::ceil:
+      case ir::Op::trunc:
+      case ir::Op::round:
+      case ir::Op::sqrt:
+      case ir::Op::exp:
+      case ir::Op::add:
+      case ir::Op::sub:
+      case ir::Op::mul:
+      case ir::Op::div:
+      case ir::Op::min:
+      case ir::Op::max:
+      case ir::Op::minnum:
+      case ir::Op::maxnum:
+      case ir::Op::copysign:
+      case ir::Op::fma:
+        return i.type == DType::f32 && all(0);
+      default:
+        return false;
+    }
+  }
+  // A float32 constant.
+  static bool is_nan(const Instr& i) {
+    return i.type != DType::f32 || (i.bits & 0x7fffffff) > 0x7f800000;
+  }
+
+  atlas::Program& p_;
+  std::vector<bool> low_;           ///< of the stage's values
+  std::vector<bool> accumulators_;  ///< of those of the stages before it
+};
+
 }  // namespace
+
+void mark_low_nan(atlas::Program& program) {
+  if (program.kind() == atlas::BlockKind::loop || program.has_tail()) LowNan(program).run();
+}
 
 void mark_bounded(atlas::Program& program) {
   if (program.kind() == atlas::BlockKind::loop || program.has_tail()) Bounds(program).run();

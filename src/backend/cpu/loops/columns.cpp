@@ -97,7 +97,7 @@ void LoopColumns::line(Scope& scope, Value* low, Value* high) {
     auto each = [&](Scope& outer, const std::function<void(Scope&, Value*)>& fill) {
       emit_loop(outer, k_.i64(0), count, k_.i64(1), true, [&](Scope& one, Value* number) {
         one.set_axis(axis, ir_.CreateAdd(first, ir_.CreateMul(number, k_.i64(lanes))));
-        one.set_lanes(axis, lanes);
+        f_.set_lanes(one, axis, lanes);
         fill(one, number);
       });
     };

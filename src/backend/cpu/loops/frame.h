@@ -19,6 +19,15 @@ struct LoopFrame {
   atlas::Stage behind;  ///< the last stage at the point before, where it trails
 
   const Expr& extent(int axis) const { return block.axes[static_cast<size_t>(axis)].extent; }
+  /// Lays `lanes` along `axis` as the plan says.
+  void set_lanes(Scope& scope, int axis, int lanes, Value* mask = nullptr) const {
+    scope.set_lanes(axis, lanes, mask);
+    if (alternate(lanes)) scope.set_alternate();
+  }
+  /// Whether so many lanes are alternate: two registers of float32, or several times that.
+  bool alternate(int lanes) const {
+    return plan.alternate && lanes % (k.traits.vector_bytes / 2) == 0;
+  }
   bool at_least_one(int axis) const {
     return extent(axis).is_const() && extent(axis).constant_value() > 0;
   }

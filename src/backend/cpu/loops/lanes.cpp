@@ -48,6 +48,8 @@ void LoopLanes::loop(Scope& outer, int axis, Value* low, Value* high, int unroll
   }
   if (unroll > 1) at = vectors(outer, axis, at, high, unroll, nullptr, fill);
   at = vectors(outer, axis, at, high, 1, nullptr, fill);
+  if (f_.plan.alternate && !f_.plan.masked_tails)
+    at = vectors(outer, axis, at, high, 1, nullptr, fill, f_.plan.lanes / 2);
   tail(outer, axis, at, high, fill);
 }
 
@@ -155,7 +157,7 @@ Value* LoopLanes::vectors(Scope& outer, int axis, Value* at, Value* high, int un
     for (int c = 0; c < unroll; ++c) {
       Scope copy(round, false);
       copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);
-      copy.set_lanes(axis, lanes);
+      f_.set_lanes(copy, axis, lanes);
       if (from_zero_) copy.set_aligned();
       fill(copy);
       copy.seek();
@@ -234,7 +236,7 @@ void LoopLanes::masked(Scope& s, int axis, Value* at, Value* high, int lanes,
                        const std::function<void(Scope&)>& fill) {
   s.make_certain();
   s.set_axis(axis, at);
-  s.set_lanes(axis, lanes, mask(ir_.CreateSub(high, at), lanes));
+  f_.set_lanes(s, axis, lanes, mask(ir_.CreateSub(high, at), lanes));
   if (from_zero_) s.set_aligned();
   fill(s);
 }

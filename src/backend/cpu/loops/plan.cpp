@@ -156,8 +156,8 @@ bool takes_two_rows(const atlas::Program& program, const LoopPlan& plan, const T
   auto whole = [&](const Instr& i) {
     return i.code != Code::load || size_of(i.type) * plan.lanes == target.vector_bytes;
   };
-  return plan.mode == LaneMode::row && target.isa == Isa::avx2 && b.parallel_rank > 0 &&
-         static_cast<int>(b.axes.size()) == b.parallel_rank + 1 &&
+  return plan.mode == LaneMode::row && target.isa == Isa::avx2 && !plan.alternate &&
+         b.parallel_rank > 0 && static_cast<int>(b.axes.size()) == b.parallel_rank + 1 &&
          !below(b.axes.back().extent, least_row) && !below(buffer_bytes(program), least_bytes) &&
          reads_and_reduces(b.stages[0]) && b.stages[0].reductions.size() == 1 &&
          std::ranges::all_of(b.stages[0].body.instrs, whole) &&
@@ -246,14 +246,83 @@ bool shares_factors(const atlas::Program& program, const LoopPlan& plan, const T
   return most > 1 && most * vectors <= most_sums;
 }
 
+// Whether a body's lanes may be alternate (Scope::set_alternate): what varies along them is read
+// and written in 16 bits or as truths, which one instruction reorders, and computed in float32
+// without a look at where it lies. `loads` counts bfloat16 numbers.
+bool takes_alternate(const atlas::Body& body, const std::vector<atlas::Buffer>& buffers, int lane,
+                     bool accumulators_vary, int& loads) {
+  std::vector<bool> varies;
+  auto fits = [](DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::b8; };
+  for (const Instr& i : body.instrs) {
+    const bool by_place = i.expr.has_axis(lane);
+    const bool by_value = i.expr.any_atom([&](const Atom& a) {
+      return a.kind == Atom::Kind::value && varies[static_cast<size_t>(a.id)];
+    });
+    const bool by_operand = std::ranges::any_of(
+        i.args, [&](atlas::ValueId a) { return a != atlas::no_value && varies[a]; });
+    const bool access = i.code == Code::load || i.code == Code::store;
+    varies.push_back(by_place || by_value || by_operand ||
+                     (i.code == Code::accumulator && accumulators_vary));
+    if (i.code == Code::accumulate || (access && i.args[i.code == Code::store] != atlas::no_value))
+      return false;
+    if (!varies.back()) continue;
+    if (access) {
+      const DType type = buffers[static_cast<size_t>(i.buffer)].dtype;
+      if (by_value || !by_place || (type != DType::bf16 && type != DType::b8)) return false;
+      loads += type == DType::bf16;
+    } else if (i.code == Code::accumulator) {
+      if (i.type != DType::f32) return false;
+    } else if (i.code != Code::arithmetic || !fits(i.type) ||
+               (ir::info(i.op).kind == ir::OpKind::cast && !fits(i.from))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether lanes are even and odd elements by turns, which saves AVX2 most of what widening and
+// rounding bfloat16 takes.
+bool alternates(const atlas::Program& program, const LoopPlan& plan, const Target& target) {
+  const atlas::LoopBlock& b = program.nest();
+  const int lanes = target.vector_bytes / size_of(DType::f32);
+  const Expr& extent = b.axes[static_cast<size_t>(b.lane_axis)].extent;
+  const bool rows = plan.mode == LaneMode::row;
+  constexpr int64_t few = 4;  // vectors, whose ends would count
+  if (target.isa != Isa::avx2 || program.kind() != atlas::BlockKind::loop ||
+      lane_bytes(program) != size_of(DType::f32) || plan.lanes != lanes * plan.vectors ||
+      plan.whole_lines || plan.tiled || extent.has_axes() ||
+      (extent.is_const() && extent.constant_value() % (2 * lanes) != 0 &&
+       extent.constant_value() < few * 2 * lanes))
+    return false;
+  if (!rows && std::ranges::any_of(program.buffers, [](const atlas::Buffer& buffer) {
+        return buffer.access == atlas::Access::scratch;
+      }))
+    return false;
+  int loads = 0;
+  return std::ranges::all_of(
+             b.stages,
+             [&](const Stage& s) {
+               return (s.kind == StageKind::point || s.kind == StageKind::row) &&
+                      s.running.empty() &&
+                      std::ranges::all_of(s.reductions,
+                                          [](const atlas::Reduction& r) {
+                                            return r.type == DType::f32 &&
+                                                   ir::info(r.op).kind == ir::OpKind::reduce;
+                                          }) &&
+                      takes_alternate(s.body, program.buffers, b.lane_axis, !rows, loads);
+             }) &&
+         loads > 0;
+}
+
 // Of points whose lines are one to four whole vectors: how many of the last axes a unit walks
 // whole, since finding each line by itself takes longer than the line. 0: such lines they are not.
 int short_lines(const atlas::LoopBlock& b, const LoopPlan& plan) {
   constexpr int64_t most_vectors = 4, most_points = 1024;
   constexpr size_t most_instrs = 256;  // of a line, whose vectors are all written out
   const int last = b.parallel_rank - 1;
-  if (plan.mode != LaneMode::parallel || plan.tiled || plan.whole_lines || plan.vectors > 1 ||
-      last < 1 || b.stages.size() != 1 || b.stages[0].kind != StageKind::point)
+  if (plan.mode != LaneMode::parallel || plan.tiled || plan.whole_lines ||
+      plan.vectors > 1 + plan.alternate || last < 1 || b.stages.size() != 1 ||
+      b.stages[0].kind != StageKind::point)
     return 0;
   for (const atlas::Axis& a : b.axes)
     if (a.extent.has_axes()) return 0;
@@ -328,6 +397,13 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
     plan.paired = plan.may_stream = false;
   }
   plan.whole_lines = shares_elements(b, plan);
+  plan.alternate = alternates(program, plan, target);
+  if (plan.alternate && plan.vectors == 1) {
+    plan.lanes *= 2;
+    plan.vectors = 2;
+    plan.columns = block_columns(program, plan, target);
+    plan.unroll = std::min(plan.unroll, 2);
+  }
   plan.block_axes = short_lines(b, plan);
   if (plan.block_axes > 0 && !plan.paired)
     plan.unroll = static_cast<int>(extent.constant_value() / plan.lanes);
@@ -348,7 +424,7 @@ int vectors_together(const Stage& stage, const LoopPlan& plan, const Target& tar
   if (target.isa != Isa::avx2 || plan.mode != LaneMode::row || !partials ||
       arithmetic_count(stage.body) < least_work)
     return 1;
-  return std::min(most, atlas::sum_partials / plan.lanes);
+  return std::min(most / plan.vectors, atlas::sum_partials / plan.lanes);
 }
 
 std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,

@@ -33,6 +33,7 @@ struct LoopPlan {
   bool carried = false;       ///< the second stage runs along with the next point's first stage
   bool trailing = false;      ///< and the last one along with the next point's second stage
   bool two_rows = false;      ///< the first stage runs over the rows of two points by turns
+  bool alternate = false;     ///< lanes are even and odd elements by turns, see alternates()
   bool may_stream = false;    ///< the data may be larger than a core's cache; see cost::turn
 };
 

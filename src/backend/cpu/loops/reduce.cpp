@@ -25,7 +25,11 @@ constexpr int partials = atlas::sum_partials;
 class LaneReducer final : public Reducer {
  public:
   LaneReducer(Scope& scope, const atlas::Reduction& r, const RowShape& shape)
-      : k_(function_of(scope)), r_(r), lanes_(shape.lanes), identity_(k_.identity(r.op, r.type)) {
+      : k_(function_of(scope)),
+        r_(r),
+        lanes_(shape.lanes),
+        alternate_(shape.alternate),
+        identity_(k_.identity(r.op, r.type)) {
     one_block_ = provably_nonnegative(Expr(block_elements) - shape.total);
     type_ = k_.lane_type(r.type, lanes_);
     scope.seek();
@@ -84,6 +88,8 @@ class LaneReducer final : public Reducer {
     scope.seek();
     std::vector<Value*> v;
     for (Value* s : slots_) v.push_back(k_.ir.CreateLoad(type_, s));
+    if (alternate_)
+      for (Value*& x : v) x = from_alternate(k_, x);
     auto op = [&](Value* x, Value* y) { return combine(k_, r_.op, r_.type, x, y); };
     for (size_t half = v.size() / 2; half > 0; half /= 2)
       for (size_t c = 0; c < half; ++c) v[c] = op(v[c], v[c + half]);
@@ -93,6 +99,7 @@ class LaneReducer final : public Reducer {
   CpuFunction& k_;
   const atlas::Reduction& r_;
   int lanes_;
+  bool alternate_;
   llvm::Constant* identity_;
   bool one_block_;
   llvm::Type* type_;
@@ -119,12 +126,16 @@ class RangeReducer final : public Reducer {
     type_ = k_.lane_type(r.type, lanes_);
     identity_ = llvm::ConstantVector::getSplat(
         llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), k_.identity(r.op, r.type));
-    const int vectors = partials / lanes_;
+    const int vectors = partials / lanes_,
+              registers = std::max(1, lanes_ * size_of(r.type) / k_.target.vector_bytes);
     scope.seek();
-    best_ = states(ranges(k_) ? vectors : std::min(vectors, 4), identity_, "best");
-    if (!ranges(k_)) signs_ = states(std::min(vectors, 2), identity_, "signs");
+    best_ = states(ranges(k_) ? vectors : std::min(vectors, std::max(1, 4 / registers)), identity_,
+                   "best");
+    if (!ranges(k_))
+      signs_ = states(std::min(vectors, std::max(1, 2 / registers)), identity_, "signs");
     llvm::Type* bits = ranges(k_) ? k_.widen(k_.ir.getInt1Ty(), lanes_) : words();
-    nan_ = states(std::min(vectors, 2), llvm::Constant::getNullValue(bits), "nan");
+    nan_ = states(std::min(vectors, std::max(1, 2 / registers)), llvm::Constant::getNullValue(bits),
+                  "nan");
   }
 
   void update(Scope&, int copy, LaneValue value, LaneValue, Value*, Value* mask) override {

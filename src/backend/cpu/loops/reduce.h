@@ -11,6 +11,7 @@ namespace hologram::cpu {
 struct RowShape {
   int lanes = 1;           ///< elements of `varying` values
   bool along_row = false;  ///< lanes are consecutive row elements; else they are separate points
+  bool alternate = false;  ///< in alternate lanes (Scope::set_alternate)
   bool stepwise = false;   ///< groups arrive in several steps of a loop; else written out
   Expr total;              ///< row elements
 };

@@ -165,9 +165,10 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number, bool tur
         line.seek();
         int work = static_cast<int>(s.body.instrs.size()) + arithmetic_count(s.body);
         lanes_.loop(line, f_.axes - 1, k_.i64(0), n,
-                    work <= 10   ? 4
-                    : work <= 24 ? 2
-                                 : 1,
+                    std::max(1, (work <= 10   ? 4
+                                 : work <= 24 ? 2
+                                              : 1) /
+                                    f_.plan.vectors),
                     {&s.body}, [&](Scope& lane) {
                       if (!lane.mask()) prefetches_.emit(lane, number, 0);
                       emit_body(lane, s.body);
@@ -189,6 +190,7 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number, bool tur
   const int together = shape.along_row ? vectors_together(s, f_.plan, k_.target) : 1;
   const int64_t step = together > 1 ? together * f_.plan.lanes : round_elements;
   shape.stepwise = step < round_elements;
+  shape.alternate = f_.alternate(shape.lanes);
   RowStage stage{s, number, shape, together, step, {}, nullptr},
       ahead{f_.ahead, 0, shape, together, step, {}, nullptr};
   auto begin = [&](RowStage& one) {
@@ -334,7 +336,8 @@ void LoopStages::group(Scope& scope, RowStage& stage, int axis, Value* i, Value*
       copy.set_axis(axis, c ? ir_.CreateAdd(i, k_.i64(c * lanes)) : i);
       Value* some =
           left ? lanes_.mask(c ? ir_.CreateSub(left, k_.i64(c * lanes)) : left, lanes) : nullptr;
-      copy.set_lanes(axis, together * lanes, some);
+      f_.set_lanes(copy, axis, together * lanes, some);
+      if (some && copy.alternate()) some = to_alternate(k_, some);
       if (!left) prefetches_.emit(copy, stage.number, c);
       if (stage.behind) emit_body(copy, *stage.behind);
       update(copy, stage, c, position, some);
