@@ -150,8 +150,7 @@ class CudaBackend90 : public CudaBackend {
   }
 };
 
-// Kernels through an assembler that makes what the fake driver loads, and a disk cache of their
-// own.
+// Kernels through an assembler that makes what the fake driver loads, and a disk cache of their own.
 class CudaCubins : public CudaBackend {
  protected:
   void SetUp() override {
@@ -212,8 +211,7 @@ class CudaCubins : public CudaBackend {
   std::map<std::string, std::optional<std::string>> before_;
 };
 
-/// rows x depth times depth x columns of floats, stored by rows or by columns; sums in f32. `rows`:
-/// how many there are known to be, or s0.
+/// rows x depth times depth x columns of floats, stored by rows or by columns; sums in f32. `rows`: how many there are known to be, or s0.
 atlas::Program float_product(const char* type, bool left_by_columns, bool right_by_columns, const std::string& rows = "s0",
                              bool reproducible = false, int precision = 0);
 

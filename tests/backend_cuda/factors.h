@@ -1,5 +1,4 @@
-// tests/backend_cuda/factors.h: a product of floats, its factors as they lie in memory, and what it
-// has to give.
+// tests/backend_cuda/factors.h: a product of floats, its factors as they lie in memory, and what it has to give.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,8 +32,7 @@ struct Factors {
     for (auto* factor : {&left, &right})
       for (float& x : *factor) x = number();
   }
-  /// Integers whose sums every order of adding gives exactly: of ten bits where two terms hold
-  /// them, or small ones.
+  /// Integers whose sums every order of adding gives exactly: of ten bits where two terms hold them, or small ones.
   void fill_with_integers() {
     const int64_t range = type == "f32" ? 1021 : 9;
     int64_t number = 0;
@@ -101,8 +99,7 @@ struct Factors {
   }
 };
 
-/// Integers, exactly. A GPU has many more multiprocessors than the emulator: so many times the rows
-/// and columns by warpgroups.
+/// Integers, exactly. A GPU has many more multiprocessors than the emulator: so many times the rows and columns by warpgroups.
 inline void expect_exact(Runtime& runtime, Factors f) {
   if (f.maps && !small_device()) f.m *= 8, f.n *= 8;
   f.fill_with_integers();

@@ -8,8 +8,7 @@
 namespace hologram::test {
 namespace {
 
-// Of floats by terms, of 16 bits by tensor cores alone; few rows have kernels of their own where
-// they are known.
+// Of floats by terms, of 16 bits by tensor cores alone; few rows have kernels of their own where they are known.
 TEST_F(CudaDevice, ProductsOfIntegersAreExact) {
   const std::array<int64_t, 3> shapes[] = {{1, 1, 1},      {3, 0, 5},     {16, 16, 8},  {130, 40, 72}, {5, 33, 200},
                                            {257, 64, 129}, {1, 700, 37},  {2, 256, 64}, {3, 264, 9},   {4, 31, 17},

@@ -4,8 +4,7 @@
 namespace hologram::test {
 namespace {
 
-// Programs that this backend renders: the PTX of each is free of what rounds otherwise, and
-// assembles.
+// Programs that this backend renders: the PTX of each is free of what rounds otherwise, and assembles.
 std::vector<std::pair<std::string, atlas::Program>> rendered() {
   const std::map<std::string, atlas::Program> programs = corpus();
   std::vector<std::pair<std::string, atlas::Program>> all(programs.begin(), programs.end());

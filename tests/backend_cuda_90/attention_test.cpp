@@ -54,8 +54,7 @@ std::vector<double> numbers(const std::vector<std::byte>& data, DType type) {
   return out;
 }
 
-// Whether the results are the interpreter's but for roundings, and whether warpgroups computed
-// them.
+// Whether the results are the interpreter's but for roundings, and whether warpgroups computed them.
 void expect_attention(Runtime& runtime, const attentions::Case& c, const attentions::More& more, bool wide = true) {
   std::ostringstream name;
   name << c << (more.log_sums ? " log sums" : "") << " window " << more.window << " cap " << more.cap;
@@ -115,8 +114,7 @@ TEST_F(CudaWideAttentionDevice, RunsScoreBodies) {
   expect_attention(runtime(), c, {.log_sums = true, .window = 100});
 }
 
-// Few queries, deep heads, strides that are no multiple of 16 bytes and keys that lie along
-// themselves are left to the other kernel.
+// Few queries, deep heads, strides that are no multiple of 16 bytes and keys that lie along themselves are left to the other kernel.
 TEST_F(CudaWideAttentionDevice, OthersAreLeft) {
   for (attentions::Case c : {attentions::Case{1, 2, 2, 64, 130, 64, 64}, attentions::Case{1, 1, 1, 130, 70, 136, 136},
                              attentions::Case{1, 1, 1, 130, 70, 20, 24}}) {

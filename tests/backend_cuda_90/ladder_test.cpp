@@ -1,5 +1,4 @@
-// tests/backend_cuda_90/ladder_test.cpp: products and attention from one tile on, a test for each
-// step
+// tests/backend_cuda_90/ladder_test.cpp: products and attention from one tile on, a test for each step
 //
 // For a first run on a device: what fails first says where to look. Which kernel a size gets
 // depends on the multiprocessors (HOLOGRAM_SPY_MULTIPROCESSORS=1: the wide one from a single tile

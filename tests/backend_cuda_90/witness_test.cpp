@@ -1,5 +1,4 @@
-// tests/backend_cuda_90/witness_test.cpp: kernels that multiply from registers, by assemblers that
-// are known to use these again too early
+// tests/backend_cuda_90/witness_test.cpp: kernels that multiply from registers, by assemblers that are known to use these again too early
 #include "backend/cuda/witness.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,4 @@
-// tests/capi/graph_test.cpp: graphs by text and by builder, compiled and run on tensors and
-// buffers.
+// tests/capi/graph_test.cpp: graphs by text and by builder, compiled and run on tensors and buffers.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// tests/capi/operations_test.cpp: operations on buffers; tests/python/test_sdk.py holds their
-// values.
+// tests/capi/operations_test.cpp: operations on buffers; tests/python/test_sdk.py holds their values.
 #include <algorithm>
 #include <cmath>
 #include <random>

@@ -18,8 +18,7 @@ class StreamOperations : public DeviceTest {
     for (float& e : v) e = 1 - e / 2;
     y = buffer(v);
   }
-  // `call(place, out)` gives the same elements on the stream as on the executor, and what it was
-  // given may go at once.
+  // `call(place, out)` gives the same elements on the stream as on the executor, and what it was given may go at once.
   template <class Call>
   void expect_same(const char* what, size_t length, const Call& call) {
     const hologram_handle here = buffer(length), there = buffer(length), old = buffer(values(x));

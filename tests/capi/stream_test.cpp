@@ -74,8 +74,7 @@ TEST_P(Streams, DoTheirWorkInOrder) {
   EXPECT_TRUE(done == 1 || !is_host());
 }
 
-// One stream copies in, another computes, a third copies out; two buffers each, so that copies and
-// work may overlap.
+// One stream copies in, another computes, a third copies out; two buffers each, so that copies and work may overlap.
 TEST_P(Streams, WaitForEachOtherByEvents) {
   const hologram_handle e = compile(twice), in = stream(), work = stream(), out = stream();
   hologram_handle x[2], y[2], filled[2], computed[2], read[2];

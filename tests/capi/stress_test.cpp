@@ -1,6 +1,5 @@
-// tests/capi/stress_test.cpp: threads that share executors and executables on the host and on a
-// device, with sizes, faults in the data, frees and compilations drawn at random; the status and
-// the values of every call are those of the call alone.
+// tests/capi/stress_test.cpp: threads that share executors and executables on the host and on a device, with sizes, faults in the data,
+// frees and compilations drawn at random; the status and the values of every call are those of the call alone.
 #include <fmt/format.h>
 
 #include <algorithm>

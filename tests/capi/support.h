@@ -90,8 +90,7 @@ inline bool is_there(const char* backend) {
   return available != 0;
 }
 
-/// What holds wherever the memory is: on the host, and on devices that it does not see. WebGPU's is skipped where there is no
-/// adapter.
+/// What holds wherever the memory is: on the host, and on devices that it does not see. WebGPU's is skipped where there is no adapter.
 class DeviceTest : public CapiTest, public testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {

@@ -42,8 +42,7 @@ TEST_F(WebGpu, AnInterfaceIsDemandedByItsName) {
 
 class WithoutWebGpu : public CapiTest {
  protected:
-  // The error names the backend and the reason; the host's executor works. Devices that no other
-  // test has opened: those stay open.
+  // The error names the backend and the reason; the host's executor works. Devices that no other test has opened: those stay open.
   void expect_missing(const std::string& reason) {
     for (const char* name : {"webgpu:7", "vulkan:7", "metal:7"}) {
       uint32_t devices = 9;
