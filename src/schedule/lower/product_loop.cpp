@@ -105,7 +105,7 @@ Kernels lower_product_as_loop(const Context& cx) {
 // The vector, or the row, stays near; turning squares of the matrix over takes two to three times
 // as long.
 bool is_sum_of_rows(const Context& cx) {
-  constexpr int64_t least_bytes = 128 * 1024;
+  constexpr int64_t least_bytes = 128 * 1024, least_depth = 24;  // shorter rows are turned sooner
   const Cluster& c = cx.cluster;
   const Value dot = c.anchor;
   const DType type = dot->input(0)->dtype;
@@ -118,7 +118,9 @@ bool is_sum_of_rows(const Context& cx) {
   const Value matrix = dot->input(row ? 1 : 0);
   // Panels of weights are packed once, on large pages.
   if (row && static_sources(cx.clustering, cx.options, matrix)) return false;
-  const Expr bytes = c.axes.back().extent * dot->shape[row ? n : n - 1] * Expr(size_of(type));
+  const Expr& depth = c.axes.back().extent;
+  if (depth.is_const() && depth.constant_value() < least_depth) return false;
+  const Expr bytes = depth * dot->shape[row ? n : n - 1] * Expr(size_of(type));
   return !(bytes.is_const() && bytes.constant_value() <= least_bytes) &&
          lies_along(cx, matrix, matrix->rank() - (row ? 2 : 1));
 }
