@@ -14,7 +14,7 @@ namespace Intrinsic = llvm::Intrinsic;
 
 class Converter {
  public:
-  Converter(Function& k, Value* like) : k_(k), ir_(k.ir) {
+  Converter(Function& k, Value* like, Known known) : k_(k), ir_(k.ir), known_(known) {
     if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(like->getType()))
       lanes_ = static_cast<int>(v->getNumElements());
   }
@@ -53,9 +53,7 @@ class Converter {
   Function& k_;
   llvm::IRBuilder<>& ir_;
   int lanes_ = 1;
-
- public:
-  Known known = Known::nothing;
+  Known known_;
 };
 
 // Where alternate lanes have the elements 0, 1, 2, … of memory: registers of even ones and of odd
@@ -110,7 +108,7 @@ Value* Converter::f32_to_bf16(Value* x) {
   Value* u = ir_.CreateBitCast(x, ints(32));
   Value* odd = ir_.CreateAnd(ir_.CreateLShr(u, word(16)), word(1));
   Value* rounded = ir_.CreateAdd(ir_.CreateAdd(u, word(0x7fff)), odd);
-  if (known == Known::low_nan) return high_half(rounded);
+  if (known_ == Known::low_nan) return high_half(rounded);
   Value* nan = llvm::Constant::getAllOnesValue(ints(32));
   return high_half(ir_.CreateSelect(ir_.CreateFCmpUNO(x, x), nan, rounded));
 }
@@ -236,8 +234,7 @@ Value* Converter::run(Op how, Value* x, DType from, DType to) {
 }  // namespace
 
 Value* emit_cast(Function& k, Op how, Value* x, DType from, DType to, Known known) {
-  Converter c(k, x);
-  c.known = known;
+  Converter c(k, x, known);
   return known == Known::narrow && to == DType::bf16 ? c.high_half(x) : c.run(how, x, from, to);
 }
 

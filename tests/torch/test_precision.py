@@ -7,12 +7,11 @@ from harness import compile_fresh, graph_count
 
 hologram_torch = pytest.importorskip("hologram_torch")
 precision = pytest.importorskip("hologram_torch.precision")
+host_cpu = pytest.importorskip("hologram._core").host_cpu
 
 
 def brief_products() -> bool:
-    from hologram import _core
-
-    choices = _core.host_cpu()["choices"]
+    choices = host_cpu()["choices"]
     return choices["float32 medium"]["path"] == "terms" or choices["bfloat16"]["path"] == "dots"
 
 
@@ -45,11 +44,12 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m, n, k", [(100, 70, 500), (1, 1100, 1000), (7, 300, 801)])
 def test_each_call_has_the_precision_of_its_time(kind, m, n, k, setting, strict):
-    x, y = torch.randn(m, k), torch.randn(k, n)
+    x, y = (torch.randn(m, k), torch.randn(k, n)) if m > 1 else (torch.full((m, k), 1 / 3), torch.full((k, n), 1 / 3))
     function, inputs = KINDS[kind](x, y)
     setting("highest")
     exact = compile_fresh(function, dynamic=False)(*inputs)
-    assert error(exact, x, y) < chain_bound(k)
+    sums = m == 1 and kind == "given transposed" and host_cpu()["isa"] in ("avx2", "avx512")  # errors of equal numbers add up
+    assert error(exact, x, y) < ((-(-k // 64) + 7) * 2.0**-24 if sums else chain_bound(k))
     setting("medium")
     compiled, found = compile_fresh(function, dynamic=False), {}
     for precision in ("medium", "high", "medium", "high"):

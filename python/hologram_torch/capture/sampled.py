@@ -119,10 +119,10 @@ def _inside(at, n, padding, align, rank):
 _MODES = 0, 1  # linear, nearest
 
 
-def _taps(points, n, mode, padding, align, of):
+def _taps(points, n, mode, padding, align, rank):
     """Of one axis: (place, whether it is in the image, weight, slope of the weight by the point, if any) of each tap."""
     at, factor = _unnormalized(points, n, align), ((n - 1) / 2 if align else n / 2)
-    at, moved = _inside(at, n, padding, align, of)
+    at, moved = _inside(at, n, padding, align, rank)
     first, slope = torch.floor(at), moved * factor
     rest = at - first
     taps = [(first, 1 - rest, -slope), (first + 1, rest, slope)] if mode == 0 else [(torch.round(at), torch.ones_like(at), None)]
@@ -160,24 +160,24 @@ def _cubic_sampler(x, grid, padding, align):
     return total.reshape([*x.shape[:2], *grid.shape[1:-1]])
 
 
-def _each_tap(x, grid, mode, padding, align, of):
+def _each_tap(x, grid, mode, padding, align, rank):
     """Of each tap of all axes: its places [batch, 1, points], which are in the image, weights, and slopes by each axis of the
-    grid (last axis first). `of`: as _inside's rank. Weights of images are numbers outside too, NaN at points that are none."""
+    grid (last axis first). `rank`: as _inside's. Weights of images are numbers outside too, NaN at points that are none."""
     image = x.shape[2:]
-    rank = len(image)
-    lines = [_taps(grid[..., rank - 1 - a].reshape([grid.shape[0], 1, -1]), image[a], mode, padding, align, of) for a in range(rank)]
+    axes = len(image)
+    lines = [_taps(grid[..., axes - 1 - a].reshape([grid.shape[0], 1, -1]), image[a], mode, padding, align, rank) for a in range(axes)]
     for tap in itertools.product(*lines):
         place, valid = 0, True
         for n, (here, inside, _, _) in zip(image, tap, strict=True):
             place, valid = place * n + here, inside & valid
         weights = [weight for _, _, weight, _ in tap]
         slopes = []
-        for axis in reversed(range(rank)):
+        for axis in reversed(range(axes)):
             rise = tap[axis][3]
             parts = [rise, *(w for a, w in enumerate(weights) if a != axis)]
             slopes.append(None if rise is None else torch.where(valid, math.prod(parts[1:], start=parts[0]), 0.0))
         weight = math.prod(weights[1:], start=weights[0])
-        yield place, valid, weight if of == 2 else torch.where(valid, weight, 0.0), slopes
+        yield place, valid, weight if rank == 2 else torch.where(valid, weight, 0.0), slopes
 
 
 def _takes(x, grid) -> bool:
