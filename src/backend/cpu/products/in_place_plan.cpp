@@ -88,9 +88,10 @@ std::optional<StreamProduct> plan_stream_product(const atlas::Program& program,
   int64_t rows = m.constant_value();
   int room = tile.max_rows * tile.vectors >= 24 ? 16 : 8, streams = 8;
   while (streams * rows > room) streams /= 2;
-  // Whole pages of each stream, but enough units for the threads.
-  int64_t columns = turned ? 4 * tile.panel : 4096 / size_of(b.acc_type);
-  const int64_t wanted = std::max<int64_t>(8, cost::streams_each * target.threads);
+  // Pages of each stream that follow each other, but enough units for the threads.
+  const int64_t widest = n.is_const() ? 16384 : 4096;
+  int64_t columns = turned ? 4 * tile.panel : widest / size_of(b.acc_type);
+  const int64_t wanted = cost::streams_each * target.threads;
   const int64_t least = target.threads > 8 ? 128 : 256;
   while (!turned && n.is_const() && columns > least && n.constant_value() < wanted * columns)
     columns /= 2;

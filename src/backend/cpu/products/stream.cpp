@@ -5,7 +5,7 @@
 // panels instead would touch another page with every row. Where k is the contiguous axis, squares
 // of the matrix are transposed in registers and the sums stay there.
 //
-// At most four rows and a matrix of more than 128 KiB; up to 4 KiB of columns a unit; eight, four
+// At most four rows and a matrix of more than 128 KiB; up to 16 KiB of columns a unit; eight, four
 // or two rows of the matrix side by side.
 #include "backend/cpu/products/stream.h"
 
