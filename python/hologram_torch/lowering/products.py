@@ -108,7 +108,31 @@ def trilinear(c, x, y, z, expand1, expand2, expand3, sumdim, unroll_dim=1):
         for axis in sorted(axes):
             v = c.unsqueeze(v, axis)
         parts.append(v)
-    return c.cast(c.reduce("sum", c.mul(c.mul(parts[0], parts[1]), parts[2]), sumdim), c.out_dtype)
+    x, y, z = parts
+    inner = [a for a in sumdim if a in expand3 and a not in [*expand1, *expand2]]
+    if inner and wide in dtypes.FLOATS and all(type(n) is int for v in (x, y) for n in v.shape):
+        x = _summed_over(c, x, y, inner)
+    else:
+        x = c.mul(x, y)
+    return c.cast(c.reduce("sum", c.mul(x, z), sumdim), c.out_dtype)
+
+
+def _summed_over(c, x, y, inner):
+    """The sum over the axes `inner` of x · y, these kept as 1: a matrix product."""
+    axes = [a for a in range(len(x.shape)) if a not in inner]
+    rows = [a for a in axes if y.shape[a] == 1]
+    columns = [a for a in axes if x.shape[a] == 1 and a not in rows]
+    lead = [a for a in axes if a not in rows and a not in columns]
+
+    def shape(v, *groups):
+        return [math.prod(v.shape[a] for a in group) for group in groups]
+
+    left = c.reshape(c.permute(x, lead + rows + columns + inner), shape(x, lead, rows, inner))
+    right = c.reshape(c.permute(y, lead + rows + inner + columns), shape(y, lead, inner, columns))
+    order = lead + rows + columns + inner
+    sizes = [1 if a in inner else (y if a in columns else x).shape[a] for a in order]
+    out = c.reshape(_product(c, left, right), sizes)
+    return c.permute(out, [order.index(a) for a in range(len(order))])
 
 
 @lower("mv.default")
