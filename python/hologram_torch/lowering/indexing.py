@@ -87,9 +87,24 @@ def gather(c, x, dim, index, *, sparse_grad=False):
         return c.number(x.dtype, 0, index.shape)
     last = len(x.shape) - 1
     x = c.slice(x, [0] * len(x.shape), [n if i == dim else m for i, (n, m) in enumerate(zip(x.shape, index.shape))])
+    if rows := _of_rows(c, index, dim):
+        return take(c, x, from_zero(c, rows[0]), dim, batch=rows[1])
     there, back = _to_end(len(x.shape), dim)
     out = take(c, c.permute(x, there), from_zero(c, c.permute(index, there)), last, batch=last)
     return c.permute(out, back)
+
+
+def _of_rows(c, index, dim):
+    """An index that is the same along all axes behind `dim` without these, and how many of its axes are the operand's; None
+    for any other."""
+    if index.op != "expand" or dim + 1 == len(index.shape):
+        return None
+    few = index.inputs[0]
+    if any(type(n) is not int or n != 1 for n in few.shape[dim + 1 :]):
+        return None
+    if all(type(n) is int and n == 1 for n in few.shape[:dim]):
+        return c.broadcast(c.reshape(few, [few.shape[dim]]), [index.shape[dim]]), 0
+    return c.broadcast(c.reshape(few, few.shape[: dim + 1]), index.shape[: dim + 1]), dim
 
 
 def _to_end(rank, dim):
@@ -114,6 +129,8 @@ def _scatter(c, x, dim, index, source, mode):
     source = c.slice(source, [0] * len(shape), index.shape)
     last = len(shape) - 1
     if all(c.same_size(n, index.shape[i]) for i, n in enumerate(shape) if i != dim):
+        if rows := _of_rows(c, index, dim):
+            return c.scatter(x, from_zero(c, rows[0]), source, dim, mode, batch=rows[1])
         there, back = _to_end(last + 1, dim)
         x, source, index = c.permute(x, there), c.permute(source, there), from_zero(c, c.permute(index, there))
         return c.permute(c.scatter(x, index, source, last, mode, batch=last), back)
