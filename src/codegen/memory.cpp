@@ -17,7 +17,8 @@ struct Layout {
   Value* address = nullptr;  ///< of lane 0; reversed: of the last lane; shared: of the first
                              ///< element that is read; scattered: none
   Value* indices = nullptr;  ///< scattered: elements from the buffer's start
-  int step = 1;              ///< strided: elements from lane to lane; shared: from group to group
+  int step = 1;              ///< strided: elements from lane to lane (of fewer than 0, `address` is
+                             ///< of the last lane); shared: from group to group
   int group = 1;             ///< shared: lanes that have one element
   int first = 0;             ///< shared: lane 0's element, from `address`
 };
@@ -51,7 +52,7 @@ class Access {
   Value* any(LaneValue guard, bool& certain);
   Value* load_vector(Value* address, Value* mask);
   Value* load_apart(Value* indices);
-  Value* load_strided(const Layout& at, LaneValue guard);
+  Value* load_strided(const Layout& at, LaneValue guard, bool backwards = false);
   Value* load_shared(const Layout& at, LaneValue guard);
   void store_vector(Value* address, Value* value, Value* mask);
   void store_runs(Value* address, Value* value, llvm::Constant* lanes);
@@ -95,6 +96,9 @@ Layout Access::layout(const Expr& index, LaneValue guard, bool loading) {
       int64_t step = parts->first.constant_value();
       if (step > 1 && step <= most_apart)
         return {Layout::strided, base.address(scope_, buffer_, e), nullptr, static_cast<int>(step)};
+      if (step < -1 && step >= -most_apart)
+        return {Layout::strided, base.address(scope_, buffer_, e + Expr(step * (lanes_ - 1))),
+                nullptr, static_cast<int>(step)};
     }
   }
   if (loading && !interleaved)
@@ -188,10 +192,16 @@ Value* Access::load_apart(Value* indices) {
 }
 
 // Every step-th element from vectors that lie side by side, the last one ending with the last lane.
-Value* Access::load_strided(const Layout& at, LaneValue guard) {
+Value* Access::load_strided(const Layout& at, LaneValue guard, bool backwards) {
   llvm::Type* type = k_.widen(element_, lanes_);
+  if (at.step < 0) {
+    Layout forwards = at;
+    forwards.step = -at.step;
+    return reverse(load_strided(forwards, guard, true));
+  }
   bool masked = scope_.mask() || (guard && guard.varying);
   Value* mask = masked ? vector_mask(guard) : nullptr;
+  if (mask && backwards) mask = reverse(mask);
   int last = (lanes_ - 1) * (at.step - 1);  // where the last vector begins
   Value* all = nullptr;
   for (int v = 0; v < at.step; ++v) {

@@ -84,8 +84,7 @@ bool interleaves(const LoopBlock& loop, int64_t least_lanes) {
     stores += store;
     auto along = i.expr.linear_in_axis(line), across = i.expr.linear_in_axis(run);
     if (!along) return false;
-    bool read = along->first.is_const() && along->first.constant_value() >= 0 &&
-                along->first.constant_value() <= 4;
+    bool read = along->first.is_const() && std::abs(along->first.constant_value()) <= 4;
     bool written = along->first == loop.axes[static_cast<size_t>(run)].extent && across &&
                    across->first.is(1) && size_of(i.type) >= 2;
     if (store ? !written : !read) return false;

@@ -461,12 +461,14 @@ std::vector<atlas::ValueId> transposed_loads(const atlas::LoopBlock& b,
     if (!along || !across || !across->first.is_const()) continue;
     const int64_t lines = across->first.constant_value();
     const Expr& stride = along->first;
-    if (lines < 1 || (stride.is_const() && std::abs(stride.constant_value()) <= lines)) continue;
+    if (lines < -1 || lines == 0 ||
+        (stride.is_const() && std::abs(stride.constant_value()) <= std::abs(lines)))
+      continue;
     loads[lines].push_back(static_cast<atlas::ValueId>(n));
   }
   // Lines that lie apart are picked from vectors of all, so others must read what lies between.
   for (const auto& [lines, some] : loads)
-    if (lines == 1 || lines == static_cast<int64_t>(some.size()))
+    if (std::abs(lines) == 1 || lines == static_cast<int64_t>(some.size()))
       found.insert(found.end(), some.begin(), some.end());
   std::ranges::sort(found);
   return found.size() > most ? std::vector<atlas::ValueId>{} : found;
@@ -488,7 +490,7 @@ std::vector<std::vector<atlas::ValueId>> neighbours(const atlas::LoopBlock& b,
   for (size_t n = 0; n < loads.size(); ++n) {
     if (taken[n]) continue;
     const auto across = instrs[loads[n]].expr.linear_in_axis(b.parallel_rank - 2);
-    const auto lines = static_cast<size_t>(across->first.constant_value());
+    const auto lines = static_cast<size_t>(std::abs(across->first.constant_value()));
     std::vector<atlas::ValueId> some;
     std::vector<size_t> numbers;
     for (size_t at = 0; at < lines; ++at)
@@ -551,8 +553,7 @@ int interleaved_lines(const atlas::LoopBlock& b, const std::vector<atlas::Buffer
     bool values = i.expr.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
     if (!along || values) return 0;
     const Expr& step = along->first;
-    if (load && !(step.is_const() && step.constant_value() >= 0 && step.constant_value() <= 4))
-      return 0;
+    if (load && !(step.is_const() && std::abs(step.constant_value()) <= 4)) return 0;
     if (store) {
       const atlas::Buffer& out = buffers[static_cast<size_t>(i.buffer)];
       if (++stores > 1 || i.args[1] != atlas::no_value || out.access != atlas::Access::write ||

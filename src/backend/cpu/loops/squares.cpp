@@ -4,6 +4,8 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
+
 #include "backend/cpu/operands/pack.h"
 #include "codegen/body.h"
 #include "codegen/memory.h"
@@ -25,7 +27,8 @@ Squares::Squares(const LoopFrame& frame)
     if (words) element = ir_.getIntNTy(static_cast<unsigned>(bytes * 8));
     llvm::Type* row = k_.widen(element, f_.plan.lanes);
     Value* memory = k_.slot(row, "square", f_.plan.lanes * (words ? 1 : count));
-    squares_.push_back({std::move(ids), memory, {}, row, words});
+    const bool backwards = load.expr.linear_in_axis(f_.rank - 2)->first.is(-1);
+    squares_.push_back({std::move(ids), memory, {}, row, words, backwards});
     if (load.args[0] != atlas::no_value) squares_.back().guard = *slice_of(body_, load.args[0]);
   }
 }
@@ -82,6 +85,7 @@ Value* Squares::column(Scope& scope, const Square& q, Value* first, Value* j, in
   scope.seek();
   Scope at(scope, false);
   at.set_axis(f_.rank - 1, c ? ir_.CreateAdd(j, k_.i64(c)) : j);
+  if (q.backwards) first = ir_.CreateAdd(first, k_.i64(f_.plan.lanes - 1));
   at.set_axis(f_.rank - 2, first);
   const atlas::Instr& load = load_of(q);
   Value* p = element(k_, type_of(q), k_.buffer(load.buffer), emit_expr(at, load.expr).v);
@@ -110,7 +114,9 @@ std::vector<Value*> Squares::turned(Scope& scope, const Square& q, Value* first,
   const uint64_t bits = q.row->getPrimitiveSizeInBits();
   if (bits <= 128 || bits < static_cast<uint64_t>(8 * k_.target.vector_bytes)) {
     for (size_t c = 0; c < from.size(); ++c) rows[c] = ir_.CreateAlignedLoad(q.row, from[c], align);
-    return transpose(k_, std::move(rows));
+    rows = transpose(k_, std::move(rows));
+    if (q.backwards) std::ranges::reverse(rows);
+    return rows;
   }
   llvm::Type* half = k_.widen(llvm::cast<llvm::VectorType>(q.row)->getElementType(), lanes / 2);
   std::vector<int> both;
@@ -124,7 +130,9 @@ std::vector<Value*> Squares::turned(Scope& scope, const Square& q, Value* first,
       rows[c + part * below] =
           ir_.CreateShuffleVector(load_half(from[c]), load_half(from[c + below]), both);
     }
-  return transpose(k_, std::move(rows), lanes / 4);
+  rows = transpose(k_, std::move(rows), lanes / 4);
+  if (q.backwards) std::ranges::reverse(rows);
+  return rows;
 }
 
 // Columns are more streams than the processor follows by itself.
@@ -201,7 +209,17 @@ void Squares::fetch_column(Scope& scope, const Square& q, Value* first, Value* j
 void Squares::load_one(Scope& scope, const Square& to, Value* first, Value* j,
                        const Some& some) const {
   std::vector<Value*> rows;
+  // A whole square that goes backwards is read forwards, and its lines are taken in turn.
+  const bool mirrored = to.backwards && !some.lines && to.guard.instrs.empty();
+  const llvm::Align align(static_cast<uint64_t>(size_of(type_of(to))));
   for (int c = 0; c < some.columns; ++c) {
+    if (mirrored) {
+      Value* from = column(scope, to, first, j, c);
+      scope.seek();
+      rows.push_back(ir_.CreateAlignedLoad(to.row, from, align));
+      if (!f_.plan.masked_tails) fetch_column(scope, to, first, j, c);
+      continue;
+    }
     scope.seek();
     Scope column(scope, false);
     column.set_axis(f_.rank - 1, c ? ir_.CreateAdd(j, k_.i64(c)) : j);
@@ -217,6 +235,7 @@ void Squares::load_one(Scope& scope, const Square& to, Value* first, Value* j,
   }
   rows.resize(static_cast<size_t>(f_.plan.lanes), llvm::PoisonValue::get(to.row));
   rows = transpose(k_, std::move(rows));
+  if (mirrored) std::ranges::reverse(rows);
   for (int r = 0; r < f_.plan.lanes; ++r)
     ir_.CreateStore(rows[static_cast<size_t>(r)],
                     ir_.CreateConstGEP1_64(to.row, to.memory, static_cast<uint64_t>(r)));

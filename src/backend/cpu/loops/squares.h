@@ -44,6 +44,7 @@ class Squares {
     atlas::Body guard;
     llvm::Type* row;
     bool words;
+    bool backwards;  ///< the lines go down in memory: a column is read from the last one on
 
     /// How many squares they are side by side.
     int count() const { return words ? 1 : static_cast<int>(loads.size()); }
