@@ -32,6 +32,17 @@ std::vector<bool> computed_once(const atlas::Body& body, int axis) {
 
 namespace {
 
+// Values that all lanes share: where these are points, no accumulators are, nor is scratch memory.
+std::vector<bool> shared_by_lanes(const atlas::Program& p, const Stage& s) {
+  const atlas::LoopBlock& b = p.nest();
+  const bool points = b.lane_axis >= 0 && b.lane_axis < b.parallel_rank;
+  const bool own =
+      points && (b.stages.size() > 1 || std::ranges::any_of(p.buffers, [](auto& buffer) {
+                   return buffer.access == atlas::Access::scratch;
+                 }));
+  return computed_once(s.body, own ? -1 : b.lane_axis);
+}
+
 // Whether a value is an f64 that is loaded for nothing but a conversion, which halves it at once.
 std::vector<bool> narrowed_at_once(const atlas::Body& body) {
   std::vector<bool> only;
@@ -58,7 +69,7 @@ int lane_bytes(const atlas::Program& p) {
     floats = floats || is_float(t);
   };
   for (const Stage& s : p.nest().stages) {
-    const std::vector<bool> once = computed_once(s.body), narrowed = narrowed_at_once(s.body);
+    const std::vector<bool> once = shared_by_lanes(p, s), narrowed = narrowed_at_once(s.body);
     for (size_t n = 0; n < once.size(); ++n) {
       const Instr& i = s.body.instrs[n];
       if (i.code == Code::index || i.code == Code::clamp_index || once[n]) continue;
