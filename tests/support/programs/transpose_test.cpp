@@ -124,7 +124,7 @@ void expect_same_pixels(Sizes runs, Sizes lengths, Sizes borders, std::initializ
 }
 
 TEST(Transpose, ShortRunsAreInterleaved) {
-  expect_same_pixels({2, 3, 4}, {16, 37, 66}, {0, 3}, {DType::f32, DType::f64, DType::bf16, DType::i32});
+  expect_same_pixels({2, 3, 4}, {16, 37, 66}, {0, 3}, {DType::f32, DType::f64, DType::bf16, DType::i32, DType::u8, DType::b8});
   for (int64_t run : {2, 3, 4})
     for (int64_t length : {7, 4100}) {
       SCOPED_TRACE(testing::PrintToString(std::vector{length, run}));

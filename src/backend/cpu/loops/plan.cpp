@@ -392,8 +392,10 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
                     work <= (plan.paired ? max_streamed_pair_work : max_streamed_work) &&
                     (!bytes.is_const() || bytes.constant_value() > least_bytes);
   if (int run = interleaved_lines(b, program.buffers); run > 0 && plan.mode == LaneMode::parallel) {
+    // Bytes are shuffled within 16 by one instruction each, not beyond.
     plan.interleaved = run;
-    plan.lanes = std::min(64, target.vector_bytes / lane_bytes(program));
+    plan.lanes =
+        std::min(lane_bytes(program) == 1 ? 16 : 64, target.vector_bytes / lane_bytes(program));
     plan.unroll = 1;
     plan.paired = plan.may_stream = false;
     return plan;
@@ -568,7 +570,7 @@ int interleaved_lines(const atlas::LoopBlock& b, const std::vector<atlas::Buffer
     if (store) {
       const atlas::Buffer& out = buffers[static_cast<size_t>(i.buffer)];
       if (++stores > 1 || i.args[1] != atlas::no_value || out.access != atlas::Access::write ||
-          !(along->first == n) || !across || !across->first.is(1) || size_of(out.dtype) < 2)
+          !(along->first == n) || !across || !across->first.is(1))
         return 0;
     }
   }
