@@ -103,6 +103,7 @@ class Walker {
   }
 
   LaneValue emit_op(Scope& at, const Instr& i);
+  LaneValue emit_signs(Scope& at, const Instr& i);
   Value* operate(const Instr& i, std::span<Value* const> operands, Value* mask);
   Known known_of(const Instr& i) const;
   LaneValue with_low_nan(const Instr& i, LaneValue x);
@@ -122,7 +123,31 @@ class Walker {
   }
 };
 
+// A 16-bit float of which only the sign changes, as the bits that it has in memory; else nothing.
+LaneValue Walker::emit_signs(Scope& at, const Instr& i) {
+  if (i.op != ir::Op::cast || i.from != DType::f32 || compute_type(i.type) == i.type) return {};
+  const Instr& how = body_.instrs[i.args[0]];
+  const bool both = how.op == ir::Op::copysign;
+  if (how.code != Code::arithmetic || !(both || how.op == ir::Op::neg || how.op == ir::Op::abs))
+    return {};
+  std::array<LaneValue, 2> x;
+  for (size_t n = 0; n < (both ? 2 : 1); ++n) {
+    const Instr& wide = body_.instrs[how.args[n]];
+    if (wide.code != Code::arithmetic || wide.op != ir::Op::cast || wide.from != i.type) return {};
+    x[n] = arg(wide, 0);
+  }
+  const bool vector = x[0].varying || x[1].varying;
+  if (vector && at.alternate()) return {};
+  auto bits = [&](size_t n) { return vector ? splat(k_, x[n], at.lanes()) : x[n].v; };
+  auto& ir = k_.ir;
+  constexpr uint64_t sign = 0x8000;
+  if (how.op == ir::Op::neg) return {ir.CreateXor(bits(0), sign), vector};
+  Value* size = ir.CreateAnd(bits(0), sign - 1);
+  return {both ? ir.CreateOr(size, ir.CreateAnd(bits(1), sign)) : size, vector};
+}
+
 LaneValue Walker::emit_op(Scope& at, const Instr& i) {
+  if (LaneValue r = emit_signs(at, i)) return r;
   auto count = static_cast<size_t>(ir::info(i.op).arity);
   bool vector = false;
   for (size_t n = 0; n < count; ++n) vector = vector || arg(i, n).varying;

@@ -34,12 +34,12 @@ def test_embedding_bag_is_trained(dtype, mode, dynamic):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_sums_at_places(dtype):
+def test_sums_at_places_and_signs(dtype):
     def function(x, i, s):
         at = i[:, None].expand(s.shape)
         added = x.index_add(0, i, s), x.mT.index_add(1, i, s.mT), x[:, 0].index_add(0, i, s[:, 0]), x.index_add(0, i, s, alpha=3)
-        mean = x.scatter_reduce(0, at, s, "mean", include_self=False)
-        return *added, x.repeat(20, 1).index_add(0, i, s), x.scatter_add(0, at, s), x.scatter(0, at, s, reduce="multiply"), mean
+        mean, signs = x.scatter_reduce(0, at, s, "mean", include_self=False), (-x, x.abs(), x.copysign(s[:40]))
+        return *signs, *added, x.repeat(20, 1).index_add(0, i, s), x.scatter_add(0, at, s), x.scatter(0, at, s, reduce="multiply"), mean
 
     inputs = torch.randn(40, 5).to(dtype), torch.randint(0, 3, (600,)), torch.randn(600, 5).to(dtype)
     torch.testing.assert_close(compile_fresh(function)(*inputs), function(*inputs), rtol=0, atol=0)
