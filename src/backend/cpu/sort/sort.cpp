@@ -229,14 +229,49 @@ class SortEmitter : IndexBuilder {
     store(ir_.CreateAdd(load(ir_.getInt32Ty(), p), ir_.getInt32(1)), p);
   }
 
-  /// Leaves only the entries whose leading bits are not above those of the last place's.
+  /// The least and the greatest of the entries' numbers.
+  std::array<Value*, 2> range_of(Scope& scope, Value* source) {
+    using llvm::Intrinsic::umax, llvm::Intrinsic::umin;
+    const int words = words_of(k_.target);
+    auto walk = [&](Value* from, Value* to, int step, std::vector<Value*> start) {
+      llvm::Type* type = start[0]->getType();
+      return emit_loop(scope, from, to, k_.i64(step), false, start,
+                       [&](Scope&, Value* i, std::vector<Value*> now) -> std::vector<Value*> {
+                         Value* e = load(type, at(source, i));
+                         return {ir_.CreateBinaryIntrinsic(umin, now[0], e),
+                                 ir_.CreateBinaryIntrinsic(umax, now[1], e)};
+                       });
+    };
+    scope.seek();
+    Value *whole = ir_.CreateAnd(n_, k_.i64(-words)),
+          *none = llvm::Constant::getNullValue(k_.widen(word(), words));
+    auto wide = walk(k_.i64(0), whole, words, {ir_.CreateNot(none), none});
+    scope.seek();
+    Value *low = ir_.CreateIntMinReduce(wide[0]), *high = ir_.CreateIntMaxReduce(wide[1]);
+    auto all = walk(whole, n_, 1, {low, high});
+    scope.seek();
+    return {all[0], all[1]};
+  }
+
+  /// Leaves only the entries whose leading bits are not above those of the last place's. Integers
+  /// are mostly small: theirs are the leading ones of what they are above the least.
   void choose(Scope& scope) {
-    int64_t shift = (apart_ ? 64 : 32 + bits_) - leading();
-    Value* source = first_.numbers;
+    Value *source = first_.numbers, *base = nullptr;
+    Value* shift = k_.i64((apart_ ? 64 : 32 + bits_) - leading());
+    if (is_int(b_.key_type) && bits_ > leading_bits) {
+      const auto [low, high] = range_of(scope, source);
+      base = low;
+      Value* zeros = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, ir_.CreateSub(high, low),
+                                               ir_.getFalse());
+      shift = ir_.CreateSub(k_.i64(64 - leading()), zeros);
+      shift = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, shift, k_.i64(0));
+    }
+    auto bucket = [&](Value* e) {
+      return ir_.CreateLShr(base ? ir_.CreateSub(e, base) : e, shift);
+    };
     clear(scope, buckets_, int64_t{1} << leading());
-    emit_loop(scope, k_.i64(0), n_, k_.i64(1), false, [&](Scope&, Value* i) {
-      count_up(buckets_, ir_.CreateLShr(load(word(), at(source, i)), k_.i64(shift)));
-    });
+    emit_loop(scope, k_.i64(0), n_, k_.i64(1), false,
+              [&](Scope&, Value* i) { count_up(buckets_, bucket(load(word(), at(source, i)))); });
     Value* limit = bucket_of_last(scope);
     auto kept = emit_loop(scope, k_.i64(0), n_, k_.i64(1), false, {k_.i64(0)},
                           [&](Scope&, Value* i, std::vector<Value*> to) -> std::vector<Value*> {
@@ -245,8 +280,7 @@ class SortEmitter : IndexBuilder {
                             if (apart_)
                               store(load(ir_.getInt32Ty(), element_at(first_.elements, i)),
                                     element_at(second_.elements, to[0]));
-                            Value* stays =
-                                ir_.CreateICmpSLE(ir_.CreateLShr(e, k_.i64(shift)), limit);
+                            Value* stays = ir_.CreateICmpSLE(bucket(e), limit);
                             return {ir_.CreateAdd(to[0], ir_.CreateZExt(stays, word()))};
                           });
     scope.seek();
