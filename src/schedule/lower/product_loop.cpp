@@ -110,7 +110,7 @@ bool is_sum_of_rows(const Context& cx) {
   const Value dot = c.anchor;
   const DType type = dot->input(0)->dtype;
   if (!cx.options.machine->sums_rows || cx.options.reproducible || c.parts > 1 || !c.tail.empty() ||
-      dot->input(1)->dtype != type || compute_type(type) != type || size_of(type) < 4)
+      dot->input(1)->dtype != type || !(is_float(type) || size_of(type) >= 4))
     return false;
   const size_t n = dot->shape.size() - 1;
   const bool row = dot->shape[n - 1].is(1);
