@@ -8,16 +8,16 @@ namespace {
 
 using ir::Op;
 
-/// out[p, i, j] = x[p, j, i] + y[p, i, j], or as a copy x alone; offset and direction of x vary.
-atlas::Program transposed(const std::vector<Expr>& n, DType type, bool copy, int64_t shift, bool backwards) {
+/// out[p, i, j] = x[p, j, i] + y[p, i, j], or as a copy x alone; offset and directions of x (bits: of j, of i) vary.
+atlas::Program transposed(const std::vector<Expr>& n, DType type, bool copy, int64_t shift, int backwards) {
   Points points(n);
   const std::vector<Expr>& at = points.i;
   Expr size = n[0] * n[1] * n[2];
   points.p.buffers = {{type, Access::read, size + Expr(shift)}, {type, Access::read, size}, {type, Access::write, size}};
   BodyBuilder body = points.body();
-  Expr row = backwards ? n[2] - Expr(1) - at[2] : at[2];
+  Expr row = backwards & 1 ? n[2] - Expr(1) - at[2] : at[2], column = backwards & 2 ? n[1] - Expr(1) - at[1] : at[1];
   Expr straight = (at[0] * n[1] + at[1]) * n[2] + at[2];
-  Val x = body.load(0, type, (at[0] * n[2] + row) * n[1] + at[1] + Expr(shift));
+  Val x = body.load(0, type, (at[0] * n[2] + row) * n[1] + column + Expr(shift));
   if (!copy) x = body.op(type == DType::b8 ? Op::bit_xor : Op::add, x, body.load(1, type, straight));
   body.store(2, straight, x);
   return points.p;
@@ -30,9 +30,8 @@ TEST(Transpose, ShapesTypesAndDirections) {
       for (bool copy : {true, false}) {
         if (!copy && compute_type(type) != type) continue;
         SCOPED_TRACE(testing::PrintToString(shape) + " " + std::string(name_of(type)));
-        bool backwards = type == DType::f32 && !copy;
         std::vector<Expr> n{Expr(shape[0]), Expr(shape[1]), Expr(shape[2])};
-        expect_same(transposed(n, type, copy, copy ? 3 : 0, backwards), {.chunks = {0, 1}});
+        for (int backwards : {0, copy ? 2 : 3}) expect_same(transposed(n, type, copy, copy ? 3 : 0, backwards), {.chunks = {0, 1}});
       }
 }
 
@@ -83,7 +82,7 @@ TEST(Transpose, NeighboursShareSquares) {
 
 TEST(Transpose, SymbolicSizes) {
   std::vector<Expr> n{Expr::symbol(0), Expr::symbol(1), Expr::symbol(2)};
-  atlas::Program p = transposed(n, DType::f32, false, 0, false);
+  atlas::Program p = transposed(n, DType::f32, false, 0, 0);
   p.num_symbols = 3;
   for (std::vector<int64_t> sizes : {std::vector<int64_t>{2, 3, 4}, {1, 16, 17}, {3, 50, 64}}) expect_same(p, {.symbols = sizes});
 }
@@ -91,11 +90,11 @@ TEST(Transpose, SymbolicSizes) {
 TEST(Transpose, SquaresAreUsed) {
   std::vector<Expr> n{Expr(2), Expr(64), Expr(48)};
   auto target = cpu::generic_target(cpu::Isa::avx2);
-  auto launch = cpu::launch_of(transposed(n, DType::f32, true, 0, false), target);
+  auto launch = cpu::launch_of(transposed(n, DType::f32, true, 0, 0), target);
   EXPECT_EQ(launch.total.constant_value(), 2 * 64 / 16);  // two squares fill a line of memory
 }
 
-/// out[p, x, c] = y[c, p, x - border] where that exists, else 0: an image's planes as pixels.
+/// out[p, x, c] = y[c, p, x - border] where that exists, else 0: an image's planes as pixels; those of i32 from the last one on.
 atlas::Program pixels(int64_t lines, const Expr& length, int64_t run, int64_t border, DType type) {
   Points points({Expr(lines), length, Expr(run)}, !length.is_const());
   const std::vector<Expr>& at = points.i;
@@ -107,7 +106,7 @@ atlas::Program pixels(int64_t lines, const Expr& length, int64_t run, int64_t bo
   if (border > 0)
     guard = body.op(Op::bit_and, body.op(Op::le, body.integer(DType::i64, 0), body.index(x)),
                     body.op(Op::lt, body.index(x), body.index(width)));
-  Expr from = (at[2] * Expr(lines) + at[0]) * width + x;
+  Expr from = (at[2] * Expr(lines) + at[0]) * width + (type == DType::i32 ? width - Expr(1) - x : x);
   body.store(1, (at[0] * length + at[1]) * Expr(run) + at[2], body.load(0, type, from, guard));
   return points.p;
 }
