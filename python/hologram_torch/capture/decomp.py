@@ -35,15 +35,27 @@ def _table(chunked: bool) -> dict:
 
 def _unless_refused(op, function):
     """The decomposition of an operator for what eager's kernel of it takes; the rest stays whole."""
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    apart = not composite and not any(r.alias_info for r in op._schema.returns)
 
     @functools.wraps(function)
     def decompose(*args, **kwargs):
         if refusals.of(op, args, kwargs) is not None:
             return NotImplemented
         with refusals.inside():
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            return _apart(result, args) if apart else result
 
     return decompose
+
+
+def _apart(results, args):
+    """Copies of what a decomposition gives as a view of an operand: eager's kernels have memory of their own for it."""
+    if isinstance(results, tuple):
+        return tuple(_apart(result, args) for result in results)
+    storage = lambda t: t.untyped_storage()._cdata if isinstance(t, torch.Tensor) and t.layout == torch.strided else None
+    own = storage(results)
+    return results.clone() if own is not None and own in map(storage, args) else results
 
 
 def _core() -> dict:

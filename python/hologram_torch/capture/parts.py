@@ -341,6 +341,13 @@ def _roll(x, shifts, dims=()):
     return _stored(aten.roll.default(x.contiguous(), shifts, dims), x)
 
 
+def _channel_shuffle(x, groups):
+    """Channels last as well, which PyTorch's form forgets."""
+    from torch._decomp import decomposition_table
+
+    return decomposition_table[aten.channel_shuffle.default](x, groups).clone(memory_format=suggest_memory_format(x))
+
+
 def _sum_of(gates, has_bias):
     return gates.sum(0) if has_bias else None
 
@@ -371,8 +378,8 @@ def table() -> dict:
     named = {
         "masked_scatter_backward": _masked_scatter_backward, "_cdist_backward": _cdist_backward,
         "_pdist_forward": _pdist, "_pdist_backward": _pdist_backward,
-        "roll": _roll, "polygamma": _polygamma, "_upsample_bilinear2d_aa": _antialiased(2, _triangle),
-        "_upsample_bicubic2d_aa": _antialiased(4, _cubic),
+        "roll": _roll, "channel_shuffle": _channel_shuffle, "native_channel_shuffle": _channel_shuffle, "polygamma": _polygamma,
+        "_upsample_bilinear2d_aa": _antialiased(2, _triangle), "_upsample_bicubic2d_aa": _antialiased(4, _cubic),
         "_thnn_fused_lstm_cell": _lstm_cell, "_thnn_fused_gru_cell": _gru_cell,
         "_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward, "_thnn_fused_gru_cell_backward": _gru_cell_backward,
     }  # fmt: skip

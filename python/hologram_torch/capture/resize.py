@@ -75,7 +75,7 @@ def nearest(x, steps):
         wide += [n, copies]
         shape.append(n * copies)
     pairs = [1 if k % 2 else n for k, n in enumerate(wide[2:])]
-    return x.reshape(*wide[:2], *pairs).expand(wide).reshape(shape).contiguous(memory_format=form)
+    return x.reshape(*wide[:2], *pairs).expand(wide).reshape(shape).clone(memory_format=form)  # never x itself
 
 
 def _each(value, count):
