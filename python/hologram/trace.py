@@ -84,6 +84,9 @@ class Dim:
     def __floordiv__(self, other: Any) -> Any:
         return self._make(_core.floor_div(self.expr, _expr(other))) if _is_size(other) else NotImplemented
 
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._make(_core.floor_div(_expr(other), self.expr)) if _is_size(other) else NotImplemented
+
     def __mod__(self, other: Any) -> Any:
         return self._make(_core.mod(self.expr, _expr(other))) if _is_size(other) else NotImplemented
 

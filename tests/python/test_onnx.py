@@ -43,17 +43,18 @@ def test_sizes_that_the_model_names_change_without_compiling():
 
 def test_shapes_are_computed_with_open_sizes():
     nodes = [
-        helper.make_node("Shape", ["x"], ["s"]),
-        helper.make_node("Gather", ["s", "zero"], ["n"]),
-        helper.make_node("Mul", ["n", "two"], ["m"]),
-        helper.make_node("Concat", ["m", "minus"], ["t"], axis=0),
-        helper.make_node("Reshape", ["x", "t"], ["y"]),
-    ]
+        helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Mul", ["n", "two"], ["m"]), helper.make_node("Concat", ["m", "minus"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]), helper.make_node("Size", ["x"], ["c"]), helper.make_node("Sign", ["x"], ["d"]),
+    ]  # fmt: skip
     constants = {"zero": np.array([0]), "two": np.array([2]), "minus": np.array([-1])}
-    function = hologram.from_onnx(model(nodes, {"x": ("float32", ["n", 6])}, ["y"], constants))
+    function = hologram.from_onnx(model(nodes, {"x": ("float32", ["n", 6])}, ["y", "s", "c", "d"], constants))
     for n in (4, 7):
         x = RNG.standard_normal((n, 6)).astype(np.float32)
-        np.testing.assert_array_equal(function(x), x.reshape(2 * n, 3))
+        x[1, 2] = np.nan
+        for got, want in zip(function(x), (x.reshape(2 * n, 3), np.array(x.shape), np.array(x.size), np.sign(x)), strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)
     assert len(function.reports()) == 1 and not function.stats()["steps"]
 
 

@@ -38,7 +38,8 @@ def floor(call, x):
 
 @operator("Sign")
 def sign(call, x):
-    return call.b.ew("sign", call.value(x))
+    x = call.value(x)
+    return call.b.where(call.b.ne(x, x), x, call.b.ew("sign", x))  # NaN stays NaN
 
 
 @operator("Identity", sizes=True)

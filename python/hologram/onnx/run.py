@@ -19,7 +19,7 @@ class Runner:
     def run(self, tracer, args):
         graph = self.graph
         names = (*graph.inputs, *graph.captured)
-        return self.trace(tracer, dict(zip(names, args)))
+        return _given(tracer, self.trace(tracer, dict(zip(names, args))))
 
     def trace(self, tracer, given):
         """The values of the graph's outputs. given: values by name."""
@@ -46,7 +46,12 @@ class Single:
     def run(self, tracer, args):
         given = iter(args)
         operands = [self.known[i] if i in self.known else next(given) for i in range(self.count)]
-        return listed(lowered(tracer, self.node, operands))
+        return _given(tracer, listed(lowered(tracer, self.node, operands)))
+
+
+def _given(tracer, results):
+    """Results as callers get them: what is made of open sizes as numbers of the call."""
+    return [_given(tracer, x) if isinstance(x, list) else lift(tracer, x) if is_sizes(x) else x for x in results]
 
 
 class Step:
