@@ -72,8 +72,9 @@ def _resized(call, x, wanted, factors, corners, transformation=None):
         crop = transformation == "tf_crop_and_resize"
         if factor == 1 and not crop:
             continue
+        how = call.attr("nearest_mode", "round_prefer_floor" if call.version > 10 else "floor" if factor > 1 else "ceil")
         if mode == "nearest" and transformation in ("asymmetric", "half_pixel", "pytorch_half_pixel") and factor == int(factor) > 1 and (
-            call.attr("nearest_mode", "round_prefer_floor") in (("floor",) if transformation == "asymmetric" else
+            how in (("floor",) if transformation == "asymmetric" else
                                                                 ("round_prefer_floor", "round_prefer_ceil"))
         ):  # fmt: skip
             node = _repeated(b, node, axis, int(factor))
@@ -85,7 +86,7 @@ def _resized(call, x, wanted, factors, corners, transformation=None):
             if far.any():
                 mask = call.value(far.reshape([count if i == axis else 1 for i in range(rank)]))
                 outside = mask if outside is None else b.ew("bit_or", outside, mask)
-        places, weights = _taps(call, at, n, factor, mode)
+        places, weights = _taps(call, at, n, factor, mode, how)
         node = _summed(call, node, axis, places, weights)
     if outside is not None:
         node = b.where(b.broadcast(outside, node.shape), b.number(node.dtype, call.attr("extrapolation_value", 0.0)), node)
@@ -124,10 +125,9 @@ def _places(n, count, factor, transformation, low, high):
     raise NotImplementedError(f"from_onnx: Resize: transformation {transformation!r} is not supported")
 
 
-def _taps(call, at, n, factor, mode):
+def _taps(call, at, n, factor, mode, how):
     """(places, weights) [results, taps]; weights None for one tap."""
     if mode == "nearest":
-        how = call.attr("nearest_mode", "round_prefer_floor" if call.version > 10 else "floor")
         rounded = {
             "round_prefer_floor": lambda: np.ceil(at - 0.5), "round_prefer_ceil": lambda: np.floor(at + 0.5),
             "floor": lambda: np.floor(at), "ceil": lambda: np.ceil(at),
