@@ -76,8 +76,8 @@ def check_resizing():
     x = torch.arange(4.0).to(DEVICE)
     x.resize_(2, 3)
     assert x.shape == (2, 3) and x.cpu().flatten()[:4].tolist() == [0, 1, 2, 3]
-    x.resize_(2)
-    assert x.cpu().tolist() == [0, 1]
+    assert x.resize_(2).cpu().tolist() == [0, 1]
+    assert x.resize_as_(there(9, 9, 3), memory_format=torch.contiguous_format).shape == (9, 9, 3) and x[0, 0, 1].item() == 1
     out = torch.empty(0, device=DEVICE)
     torch.add(torch.ones(3, device=DEVICE), 1, out=out)
     assert out.cpu().tolist() == [2, 2, 2]

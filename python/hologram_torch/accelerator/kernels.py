@@ -194,7 +194,9 @@ def operators() -> list:
     return found
 
 
-_OWN = frozenset("clone _to_copy copy_ copy lift lift_fresh lift_fresh_copy detach empty_like new_empty new_empty_strided".split())
+_OWN = frozenset(
+    "clone _to_copy copy_ copy lift lift_fresh lift_fresh_copy detach empty_like new_empty new_empty_strided resize_as_".split()
+)
 
 
 def _is_plain(op) -> bool:

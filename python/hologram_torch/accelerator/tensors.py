@@ -4,6 +4,7 @@ host sees. Through DLPack it comes into being, and the host's operators get tens
 
 import torch
 from hologram import _core
+from torch._prims_common import suggest_memory_format
 
 from .. import runtimes
 
@@ -115,6 +116,13 @@ def resize(self, size, *, memory_format=None):
     return aten.resize_.default.redispatch(_HOSTS_KERNELS, self, size, memory_format=memory_format)
 
 
+def resize_as(self, template, *, memory_format=None):
+    """aten::resize_as_"""
+    if memory_format == torch.preserve_format:
+        memory_format = suggest_memory_format(template)
+    return aten.resize_.default(self, template.shape, memory_format=memory_format)
+
+
 def copy_from(self, dst, non_blocking=False):
     """Between the device and the host, or on the device, by PyTorch's kernel for the host."""
     source, target = (on_host(t) if is_ours(t) else t for t in (self, dst))
@@ -181,7 +189,7 @@ def register(library):
     for name in METADATA:
         library.impl(name, metadata(overload(name)), "PrivateUse1")
     mine = {
-        "empty.memory_format": empty, "empty_strided": empty_strided, "resize_": resize,
+        "empty.memory_format": empty, "empty_strided": empty_strided, "resize_": resize, "resize_as_": resize_as,
         "_copy_from_and_resize": copy_from_and_resize, "_local_scalar_dense": item,
         "set_": lambda self: adopt(self, empty([0], dtype=self.dtype)),
     }  # fmt: skip
