@@ -4,9 +4,8 @@
 
 One step of one row behind half of a cache of `--length` tokens, random weights; greedy. Peers take turns in one process; ratios are
 medians of the turns' quotients. The share is that of the bytes a step has to read (all weights but tables of embeddings that no layer
-multiplies by, and the cache up to the step) a second in this machine's read bandwidth, measured in the same run; beside it, as memory's
-speed changes while others use it, the median of the turns' quotients by a sum over as many bytes. On one thread the clock is the thread's
-own, which other work on the machine does not stop. Logits are compared with eager's first; a peer that is farther off
+multiplies by, and the cache up to the step) a second in this machine's read bandwidth, measured in the same run. On one thread the clock
+is the thread's own, which other work on the machine does not stop. Logits are compared with eager's first; a peer that is farther off
 than its weights' bits explain is not timed. ONNX Runtime and OpenVINO run an ONNX file of the step (generation_peers.py), whose cache
 holds the tokens before alone; ONNX Runtime has no bfloat16 products on CPUs."""
 
@@ -107,22 +106,6 @@ class Peer:
         return made[0], clock() - begin
 
 
-class Reading:
-    """A sum that reads as many bytes as a step: what memory gives in the same turn."""
-
-    name = "a sum"
-
-    def __init__(self, size):
-        self.x = torch.ones(size // 4)
-        self.sum = torch.compile(torch.sum, backend="hologram")
-
-    @torch.no_grad()
-    def step(self, clock, warm):
-        begin = clock()
-        made = self.sum(self.x)
-        return made, clock() - begin
-
-
 class Others:
     """The step as one file for those that do not run PyTorch's modules."""
 
@@ -178,18 +161,17 @@ def run(name, args, folder):
             print(f"  {kind}: n/a: wrong", flush=True)
     clock = time.thread_time if args.threads == 1 else time.perf_counter
     before = limits.measured(args.threads, again=True)
-    size = bytes_read(next(p.steps for p in peers if p.steps is not None))
-    times = measured([*peers, Reading(size)], args.seconds, clock)
+    times = measured(peers, args.seconds, clock)
     read = max(before.levels[-1].read, limits.measured(args.threads, again=True).levels[-1].read)
+    size = bytes_read(peers[0].steps)
     print(f"{name}: {sum(p.numel() for p in plain.parameters()) / 1e6:.0f} M parameters, a step reads {size / 1e6:.0f} MB; "
           f"memory reads {read / 1e9:.1f} GB/s")  # fmt: skip
-    base, reading = np.array(times[peers[0].name]), np.array(times[Reading.name])
+    base = np.array(times[peers[0].name])
     for peer in peers:
         t = np.array(times[peer.name])
         ratio = np.median(base[: len(t)] / t[: len(base)])
         print(f"  {peer.name:<10} {1 / np.median(t):8.1f} tokens/s (fastest {1 / t.min():.1f}), {ratio:5.2f} times {peers[0].name}, "
-              f"{size / t.min() / 1e9:6.1f} GB/s: {size / t.min() / read:.2f} of the bandwidth, "
-              f"{np.median(reading / t):.2f} of a sum's", flush=True)  # fmt: skip
+              f"{size / t.min() / 1e9:6.1f} GB/s: {size / t.min() / read:.2f} of the bandwidth", flush=True)  # fmt: skip
 
 
 def main():

@@ -54,7 +54,10 @@ def _apart(results, args):
     """Copies of what a decomposition gives as a view of an operand: eager's kernels have memory of their own for it."""
     if isinstance(results, tuple):
         return tuple(_apart(result, args) for result in results)
-    storage = lambda t: t.untyped_storage()._cdata if isinstance(t, torch.Tensor) and t.layout == torch.strided else None
+
+    def storage(t):
+        return t.untyped_storage()._cdata if isinstance(t, torch.Tensor) and t.layout == torch.strided else None
+
     own = storage(results)
     return results.clone() if own is not None and own in map(storage, args) else results
 
