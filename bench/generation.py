@@ -4,8 +4,9 @@
 
 One step of one row behind half of a cache of `--length` tokens, random weights; greedy. Peers take turns in one process; ratios are
 medians of the turns' quotients. The share is that of the bytes a step has to read (all weights but tables of embeddings that no layer
-multiplies by, and the cache up to the step) a second in this machine's read bandwidth, measured in the same run. On one thread the clock
-is the thread's own, which other work on the machine does not stop. Logits are compared with eager's first; a peer that is farther off
+multiplies by, and the cache up to the step) a second in what the same threads read from memory in front of each peer's step of the same
+turn: the median of the turns, as memory may change its speed from second to second. On one thread the clock is the thread's own, which
+other work on the machine does not stop. Logits are compared with eager's first; a peer that is farther off
 than its weights' bits explain is not timed. ONNX Runtime and OpenVINO run an ONNX file of the step (generation_peers.py), whose cache
 holds the tokens before alone; ONNX Runtime has no bfloat16 products on CPUs."""
 
@@ -129,14 +130,15 @@ class Others:
         return generation_peers.openvino(*arguments, self.dtype == torch.bfloat16)
 
 
-def measured(peers, seconds, clock) -> dict:
-    """Seconds of each peer's steps, one a turn."""
-    times = {peer.name: [] for peer in peers}
+def measured(peers, seconds, clock, threads) -> tuple[dict, dict]:
+    """Seconds of each peer's steps, one a turn, and what memory gave in front of each."""
+    times, reads = {peer.name: [] for peer in peers}, {peer.name: [] for peer in peers}
     end = time.perf_counter() + seconds * len(peers)
     while time.perf_counter() < end or len(times[peers[-1].name]) < 5:
         for peer in peers:
+            reads[peer.name].append(limits.memory_read(threads))
             times[peer.name].append(peer.step(clock, WARM)[1])
-    return times
+    return times, reads
 
 
 def run(name, args, folder):
@@ -160,18 +162,17 @@ def run(name, args, folder):
         else:
             print(f"  {kind}: n/a: wrong", flush=True)
     clock = time.thread_time if args.threads == 1 else time.perf_counter
-    before = limits.measured(args.threads, again=True)
-    times = measured(peers, args.seconds, clock)
-    read = max(before.levels[-1].read, limits.measured(args.threads, again=True).levels[-1].read)
+    times, reads = measured(peers, args.seconds, clock, args.threads)
+    every = np.concatenate([reads[peer.name] for peer in peers]) / 1e9
     size = bytes_read(peers[0].steps)
     print(f"{name}: {sum(p.numel() for p in plain.parameters()) / 1e6:.0f} M parameters, a step reads {size / 1e6:.0f} MB; "
-          f"memory reads {read / 1e9:.1f} GB/s")  # fmt: skip
+          f"memory reads {every.min():.1f} to {every.max():.1f} GB/s, median {np.median(every):.1f}")  # fmt: skip
     base = np.array(times[peers[0].name])
     for peer in peers:
-        t = np.array(times[peer.name])
+        t, read = np.array(times[peer.name]), np.array(reads[peer.name])
         ratio = np.median(base[: len(t)] / t[: len(base)])
         print(f"  {peer.name:<10} {1 / np.median(t):8.1f} tokens/s (fastest {1 / t.min():.1f}), {ratio:5.2f} times {peers[0].name}, "
-              f"{size / t.min() / 1e9:6.1f} GB/s: {size / t.min() / read:.2f} of the bandwidth", flush=True)  # fmt: skip
+              f"{size / np.median(t) / 1e9:6.1f} GB/s: {np.median(size / t / read):.2f} of the bandwidth", flush=True)  # fmt: skip
 
 
 def main():

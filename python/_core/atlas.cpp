@@ -164,11 +164,12 @@ nb::dict host_cpu() {
   return out;
 }
 
-nb::dict measure_limits(std::shared_ptr<runtime::Runtime> runtime, int rounds) {
+nb::dict measure_limits(std::shared_ptr<runtime::Runtime> runtime, int rounds, bool memory_reads) {
   cpu::Limits limits;
   {
     nb::gil_scoped_release release;
-    limits = cpu::compiler().measure_limits(cpu::host_target(), runtime->threads(), rounds);
+    limits = cpu::compiler().measure_limits(cpu::host_target(), runtime->threads(), rounds,
+                                            memory_reads);
   }
   nb::dict operations;
   operations["float32"] = limits.f32;
@@ -222,8 +223,9 @@ void bind_atlas(nb::module_& parent) {
              "instructions serve it (path) and why.");
   parent.def(
       "measure_limits", &measure_limits, nb::arg("runtime"), nb::arg("rounds"),
+      nb::arg("memory_reads") = false,
       "Operations a second by type, and bytes a second by level of memory, of all threads of "
-      "a runtime at once; the fastest of so many rounds.");
+      "a runtime at once; the fastest of so many rounds. memory_reads: these alone.");
 }
 
 }  // namespace hologram::python

@@ -85,24 +85,34 @@ class Limits:
 def measured(threads: Optional[int] = None, again: bool = False) -> Limits:
     """The limits on so many threads (default: those that kernels use), kept or, with `again` or where none are, measured (a
     second). ValueError for a number of threads that no pool has."""
-    runtime = _core.shared_runtime("cpu")
-    before = runtime.num_threads
-    wanted = before if threads is None else threads
+    wanted = _core.shared_runtime("cpu").num_threads if threads is None else threads
     key = f"{_processor()}, {_core.host_cpu()['isa']}, {wanted} threads, way {_WAY}"
     kept = _kept.get(key) or _read().get(key)
     if kept is None or again:
-        try:
-            if wanted != before:
-                runtime.num_threads = wanted
-            found = _core.measure_limits(runtime, _ROUNDS)
-        finally:
-            if wanted != before:
-                runtime.num_threads = before
+        found = _measure(wanted, _ROUNDS)
         levels = tuple(Level(**level) for level in found["levels"])
         kept = _larger(Limits(_processor(), wanted, found["operations"], levels), kept)
         _write(key, kept)
     _kept[key] = kept
     return kept
+
+
+def memory_read(threads: int) -> float:
+    """Bytes a second that so many threads read from memory just now, nothing kept: where it changes from second to second, what is
+    compared with it is measured by turns (a tenth of a second)."""
+    return _measure(threads, 1, memory_reads=True)["levels"][-1]["read"]
+
+
+def _measure(threads: int, rounds: int, **what: bool) -> dict[str, Any]:
+    runtime = _core.shared_runtime("cpu")
+    before = runtime.num_threads
+    try:
+        if threads != before:
+            runtime.num_threads = threads
+        return _core.measure_limits(runtime, rounds, **what)
+    finally:
+        if threads != before:
+            runtime.num_threads = before
 
 
 def forget() -> None:

@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <set>
 
+#include "atlas/programs.h"
 #include "backend/cpu/choices.h"
 #include "backend/cpu/keys.h"
+#include "backend/cpu/loops/half_vectors.h"
 #include "backend/cpu/products/panels.h"
 #include "backend/cpu/products/plan.h"
 #include "base/error.h"
@@ -106,6 +108,17 @@ TEST(Choices, slow_dots_give_way_to_multiply_adds) {
     EXPECT_EQ(path_of(with(slow, false), "bfloat16"), "fma");
   }
   for (const char* fast : {"zen4", "zen5", "unknown"}) EXPECT_TRUE(dots_pay(*find_processor(fast))) << fast;
+}
+
+TEST(Choices, what_waits_for_memory_has_vectors_of_half_a_register_where_that_is_faster) {
+  const std::pair<atlas::Program, int> cases[] = {
+      {test::elementwise(ir::Op::add, DType::f32, 2, DType::f32), 32},   {test::elementwise(ir::Op::exp, DType::f32, 1, DType::f32), 64},
+      {test::elementwise(ir::Op::add, DType::bf16, 2, DType::bf16), 64}, {test::row_reduction(ir::Op::reduce_sum, DType::f32), 32},
+      {test::row_reduction(ir::Op::reduce_max, DType::f64), 32},         {test::row_scan(ir::Op::reduce_sum, DType::f32), 32}};
+  for (const auto& [program, bytes] : cases) {
+    EXPECT_EQ(target_for(program, with("zen4", false)).vector_bytes, bytes) << atlas::disassemble(program);
+    EXPECT_EQ(target_for(program, with("zen5", false)).vector_bytes, 64);
+  }
 }
 
 TEST(Choices, bfloat16_attention_on_tiles_is_pytorchs_until_ours_was_measured) {

@@ -14,6 +14,7 @@
 #include "backend/cpu/function.h"
 #include "backend/cpu/loops/bounds.h"
 #include "backend/cpu/loops/emit.h"
+#include "backend/cpu/loops/half_vectors.h"
 #include "backend/cpu/loops/place_scratch.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/products/digits.h"
@@ -62,7 +63,7 @@ Launch launch_by(const Plan& plan, const atlas::Program& program, const Target& 
 
 // One kernel's module; LLVM's context goes with it.
 struct Unit {
-  const Target& target;
+  const Target target;
   atlas::Program program;
   Plan plan;
   llvm::LLVMContext context;
@@ -71,7 +72,7 @@ struct Unit {
 
   Unit(const atlas::Program& p, const Target& t, Timing* timing = nullptr,
        codegen::Effort effort = codegen::Effort::full)
-      : target(t) {
+      : target(target_for(p, t)) {
     Clock clock;
     program = expanded(p, target);
     plan = plan_of(program, target);
@@ -139,13 +140,14 @@ Object compile(const atlas::Program& program, const Target& target, Timing* timi
     clock.lap();
   }
   Object object{translate(*unit.module, *unit.machine, false),
-                launch_by(unit.plan, unit.program, target)};
+                launch_by(unit.plan, unit.program, unit.target)};
   if (timing) timing->translate = clock.lap();
   check_symbols(object.code, target);
   return object;
 }
 
-Launch launch_of(const atlas::Program& original, const Target& target) {
+Launch launch_of(const atlas::Program& original, const Target& machine) {
+  const Target target = target_for(original, machine);
   const atlas::Program program = expanded(original, target);
   return launch_by(plan_of(program, target), program, target);
 }

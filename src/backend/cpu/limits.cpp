@@ -58,10 +58,21 @@ class Meter {
   // Bytes a second where each thread goes through `bytes` again and again: half of them to each
   // array if there are two. `shared`: by a level that all threads have in common.
   double bandwidth(LimitLoop loop, int64_t bytes, bool shared) {
+    double best = bandwidth(loop, bytes, shared, target_);
+    if (target_.processor->half_vectors && target_.isa == Isa::avx512) {
+      Target half = target_;
+      half.vector_bytes /= 2;
+      best = std::max(best, bandwidth(loop, bytes, shared, half));
+    }
+    return best;
+  }
+
+ private:
+  double bandwidth(LimitLoop loop, int64_t bytes, bool shared, const Target& target) {
     const bool both = loop == LimitLoop::copy || loop == LimitLoop::copy_around;
-    const int64_t round = limit_round_bytes(target_), count = bytes / (both ? 2 : 1) / round;
+    const int64_t round = limit_round_bytes(target), count = bytes / (both ? 2 : 1) / round;
     const int64_t second = both ? count * round : 0;
-    const auto kernel = compile_limit_loop(loop, target_);
+    const auto kernel = compile_limit_loop(loop, target);
     int64_t passes = 1;
     while (run(*kernel, count, passes, second).longest < round_seconds &&
            passes < (int64_t{1} << 40))
@@ -70,7 +81,6 @@ class Meter {
            most(*kernel, count, passes, second, shared);
   }
 
- private:
   using Clock = std::chrono::steady_clock;
   // Of one round: times a second that each thread's work is done, all threads' together, by the
   // processor time of each, which other processes take nothing from; the same by the clock, from
@@ -186,12 +196,18 @@ std::vector<Size> sizes(const Target& target, int64_t threads) {
 
 }  // namespace
 
-Limits measure_limits(const Target& target, host::ThreadPool& pool, int rounds) {
+Limits measure_limits(const Target& target, host::ThreadPool& pool, int rounds, bool memory_reads) {
   require(rounds > 0, "limits: rounds is {}; expected 1 or more", rounds);
   Limits out;
   out.threads = pool.num_threads();
   const std::vector<Size> levels = sizes(target, out.threads);
   Meter meter(target, pool, rounds, levels.back().used * out.threads);
+  if (memory_reads) {
+    const Size& memory = levels.back();
+    out.levels.push_back({.name = memory.name,
+                          .read = meter.bandwidth(LimitLoop::read, memory.used, memory.shared)});
+    return out;
+  }
   out.f32 = meter.operations(LimitLoop::f32);
   out.f64 = meter.operations(LimitLoop::f64);
   out.bf16 = meter.operations(LimitLoop::bf16);

@@ -29,7 +29,8 @@ struct Limits {
 
 /// Measures on all threads of the pool at once; the fastest of `rounds` (of about a millisecond)
 /// counts, as other work on the machine only takes away. Takes 8 times the last cache's size of
-/// memory, 64 MiB to 1 GiB. Levels of unknown size are left out.
-Limits measure_limits(const Target& target, host::ThreadPool& pool, int rounds);
+/// memory, 64 MiB to 1 GiB. Levels of unknown size are left out. `memory_reads`: nothing but these
+/// is measured, which takes a tenth of a second.
+Limits measure_limits(const Target& target, host::ThreadPool& pool, int rounds, bool memory_reads);
 
 }  // namespace hologram::cpu

@@ -33,6 +33,9 @@ struct Processor {
   double float_attention_gain = 0;
   /// Whether AVX-512's gathers take longer than loads of each lane, likewise.
   bool slow_gathers = false;
+  /// Whether vectors of half an AVX-512 register go through memory faster than whole ones,
+  /// likewise.
+  bool half_vectors = false;
 };
 
 /// Every design of the table; the last one stands for those that are not in it.

@@ -98,17 +98,7 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
   scope.seek();
   Value* batch = div(unit, size_.query_units);
   Value* block = sub(unit, mul(batch, size_.query_units));
-  std::vector<atlas::Axis> axes = a_.axes;
-  if (plan_.shared > 1) {  // the last batch axis counts groups of heads
-    Expr& heads = axes[static_cast<size_t>(a_.batch_rank - 1)].extent;
-    heads = *heads.exact_div(Expr(plan_.shared));
-  }
-  set_batch_axes(scope, axes, a_.batch_rank, batch);
-  if (plan_.shared > 1) {
-    scope.seek();
-    unit_.first_head = mul(sub(batch, mul(div(batch, k_.i64(groups())), groups())), plan_.shared);
-    scope.set_axis(query_axis_ - 1, unit_.first_head);
-  }
+  unit_.first_head = set_unit_axes(scope, batch);
   if (!plan_.ahead.empty()) fetch_ahead(scope, batch, block);
   rows_.begin = mul(block, plan_.query_block);
   rows_.count = plan_.query_counts.size() == 1
@@ -116,6 +106,16 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
                     : least(sub(size_.queries, rows_.begin), k_.i64(plan_.query_block));
   if (plan_.k_load) unit_.k_base = emit_expr(scope, plan_.k_load->base).v;
   if (plan_.v_load) unit_.v_base = emit_expr(scope, plan_.v_load->base).v;
+  if (rows_in_place()) {
+    Scope next(scope, false);
+    Value* last = sub(number(batch_points()), k_.i64(1));
+    next.seek();
+    set_unit_axes(next, least(add(batch, 1), last));
+    unit_.next_k = emit_expr(next, plan_.k_load->base).v;
+    if (plan_.v_load) unit_.next_v = emit_expr(next, plan_.v_load->base).v;
+    next.seek();
+    scope.move_to(k_.ir.GetInsertBlock());
+  }
   scope.seek();
   Value* key_end = size_.keys;
   Value* queries = !by_queries() ? size_.queries : rows_.count;
@@ -167,12 +167,30 @@ void AttentionEmitter::emit_unit(Scope& scope, Value* unit) {
   log_sums(scope);
 }
 
-void AttentionEmitter::fetch_ahead(Scope& scope, Value* batch, Value* block) {
-  constexpr int64_t line = 64;
+Value* AttentionEmitter::set_unit_axes(Scope& scope, Value* batch) {
+  std::vector<atlas::Axis> axes = a_.axes;
+  if (plan_.shared > 1) {  // the last batch axis counts groups of heads
+    Expr& heads = axes[static_cast<size_t>(a_.batch_rank - 1)].extent;
+    heads = *heads.exact_div(Expr(plan_.shared));
+  }
+  set_batch_axes(scope, axes, a_.batch_rank, batch);
+  if (plan_.shared == 1) return nullptr;
+  scope.seek();
+  Value* first = mul(sub(batch, mul(div(batch, k_.i64(groups())), groups())), plan_.shared);
+  scope.set_axis(query_axis_ - 1, first);
+  return first;
+}
+
+Expr AttentionEmitter::batch_points() const {
   Expr points(1);
   for (int a = 0; a < a_.batch_rank; ++a) points *= a_.axes[static_cast<size_t>(a)].extent;
+  return plan_.shared > 1 ? *points.exact_div(Expr(plan_.shared)) : points;
+}
+
+void AttentionEmitter::fetch_ahead(Scope& scope, Value* batch, Value* block) {
+  constexpr int64_t line = 64;
   Scope next(scope, false);
-  Value* last = sub(number(points), k_.i64(1));
+  Value* last = sub(number(batch_points()), k_.i64(1));
   next.seek();
   set_batch_axes(next, a_.axes, a_.batch_rank, least(add(batch, 1), last));
   const int64_t size = size_of(a_.operand_type), units = plan_.query_units.constant_value();
@@ -184,13 +202,13 @@ void AttentionEmitter::fetch_ahead(Scope& scope, Value* batch, Value* block) {
     Value* end = least(add(first, share), k_.i64(o.rows));
     emit_loop(next, first, end, k_.i64(1), false, [&](Scope& s, Value* row) {
       s.seek();
-      Value* at = element(k_, a_.operand_type, k_.buffer(o.load.buffer),
-                          add(base, mul(row, stride)));
+      Value* at =
+          element(k_, a_.operand_type, k_.buffer(o.load.buffer), add(base, mul(row, stride)));
       for (int64_t byte = 0; byte < o.columns * size; byte += line)
-        k_.ir.CreateIntrinsic(llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
-                              {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), at,
-                                                        static_cast<uint64_t>(byte)),
-                               k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
+        k_.ir.CreateIntrinsic(
+            llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
+            {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), at, static_cast<uint64_t>(byte)),
+             k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
     });
   }
   next.seek();

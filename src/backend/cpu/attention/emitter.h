@@ -16,6 +16,7 @@ class AttentionEmitter : ScoreBlocks {
  private:
   bool by_queries() const { return plan_.lanes == ScoreLanes::queries; }
   bool pairs() const { return plan_.dots != Dots::none; }
+  bool rows_in_place() const { return !by_queries() && !plan_.on_tiles && plan_.k_load; }
   bool few_on_tiles() const { return plan_.on_tiles && !by_queries(); }
   bool splits() const { return plan_.terms > 1; }
 
@@ -44,6 +45,9 @@ class AttentionEmitter : ScoreBlocks {
   void prepare();
   void emit_unit(Scope& scope, Value* unit);
   // Of the next batch point, the share of its query block number `block`.
+  // The axes of a unit's batch point; its first head, where units have several.
+  Value* set_unit_axes(Scope& scope, Value* batch);
+  Expr batch_points() const;
   void fetch_ahead(Scope& scope, Value* batch, Value* block);
   // Groups of heads whose rows are in one unit.
   int64_t groups() const;
@@ -90,7 +94,7 @@ class AttentionEmitter : ScoreBlocks {
   // Row-major scores of a few queries. Keys with contiguous elements stay where they are: lanes run
   // along the depth, in as many partial sums on every instruction set.
   void dots_in_place(Scope& scope);
-  void fetch_values(Value* key);
+  void fetch_rows(Value* key);
   void dots_of_panels(Scope& scope);
   // scores[query][key] → probabilities; lanes along keys.
   void softmax_rows(Scope& scope);
@@ -200,6 +204,7 @@ class AttentionEmitter : ScoreBlocks {
   struct Unit {
     Value* first_head;       // where it has several
     Value *k_base, *v_base;  // of operands that are read in place
+    Value *next_k, *next_v;  // of the next unit's, for rows_in_place()
   } unit_{};
   struct Block {
     Value *begin, *count;

@@ -29,7 +29,7 @@ void AttentionEmitter::dots_in_place(Scope& scope) {
       Value* key = add(offset, l);
       if (last && l) key = least(key, last);
       rows.push_back(element(k_, storage, first, mul(key, size_.k_row)));
-      fetch_values(key);
+      fetch_rows(key);
     }
     emit_loop(s, k_.i64(0), rows_.count, k_.i64(1), true, [&](Scope& row, Value* r) {
       row.seek();
@@ -45,19 +45,26 @@ void AttentionEmitter::dots_in_place(Scope& scope) {
   scope.seek();
 }
 
-// What comes behind the scores of a block: reading keys and values at once, memory has no pause.
-void AttentionEmitter::fetch_values(Value* key) {
+// What comes behind the scores of a block, and in the next unit at this key: reading all of it at
+// once, memory has no pause, and no unit begins with rows that hardware does not foresee.
+void AttentionEmitter::fetch_rows(Value* key) {
   constexpr int64_t line = 64, most = 1024;
-  if (!plan_.v_load || !plan_.values.is_const()) return;
-  const int64_t bytes = plan_.values.constant_value() * size_of(a_.operand_type);
-  if (bytes > most) return;
-  Value* place = add(unit_.v_base, mul(add(block_.begin, key), size_.v_row));
-  Value* row = element(k_, a_.operand_type, k_.buffer(plan_.v_load->buffer), place);
-  for (int64_t at = 0; at < bytes; at += line)
-    k_.ir.CreateIntrinsic(
-        llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
-        {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), row, static_cast<uint64_t>(at)),
-         k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
+  key = add(block_.begin, key);
+  auto fetch = [&](const StridedLoad& load, Value* base, Value* stride, const Expr& columns) {
+    const int64_t bytes =
+        columns.is_const() ? columns.constant_value() * size_of(a_.operand_type) : most + 1;
+    if (bytes > most) return;
+    Value* row = element(k_, a_.operand_type, k_.buffer(load.buffer), add(base, mul(key, stride)));
+    for (int64_t at = 0; at < bytes; at += line)
+      k_.ir.CreateIntrinsic(
+          llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
+          {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), row, static_cast<uint64_t>(at)),
+           k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
+  };
+  fetch(*plan_.k_load, unit_.next_k, size_.k_row, plan_.depth);
+  if (!plan_.v_load) return;
+  for (Value* base : {unit_.v_base, unit_.next_v})
+    fetch(*plan_.v_load, base, size_.v_row, plan_.values);
 }
 
 void AttentionEmitter::dots_of_panels(Scope& scope) {

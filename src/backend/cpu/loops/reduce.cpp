@@ -219,11 +219,16 @@ class RangeReducer final : public Reducer {
       return ir.CreateSelect(max ? ir.CreateFCmpOGT(x, y) : ir.CreateFCmpOLT(x, y), x, y);
     // Immediate: larger or smaller of the two, sign of the result as compared.
     Value* which = ir.getInt32(max ? 5 : 4);
-    Value* all = ir.getIntN(static_cast<unsigned>(lanes_), single ? 0xffff : 0xff);
-    auto id =
-        single ? Intrinsic::x86_avx512_mask_range_ps_512 : Intrinsic::x86_avx512_mask_range_pd_512;
-    return ir.CreateIntrinsic(
-        id, {}, {x, y, which, llvm::Constant::getNullValue(type_), all, ir.getInt32(4)});
+    const bool whole = lanes_ * size_of(r_.type) == 64;
+    auto id = single  ? whole ? Intrinsic::x86_avx512_mask_range_ps_512
+                              : Intrinsic::x86_avx512_mask_range_ps_256
+              : whole ? Intrinsic::x86_avx512_mask_range_pd_512
+                      : Intrinsic::x86_avx512_mask_range_pd_256;
+    std::vector<Value*> operands = {
+        x, y, which, llvm::Constant::getNullValue(type_),
+        llvm::ConstantInt::getSigned(ir.getIntNTy(static_cast<unsigned>(std::max(8, lanes_))), -1)};
+    if (whole) operands.push_back(ir.getInt32(4));
+    return ir.CreateIntrinsic(id, {}, operands);
   }
 
   // The sign that a zero has as the result: of a maximum - if all have it, of a minimum if any has.
