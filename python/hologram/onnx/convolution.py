@@ -4,7 +4,8 @@ import numpy as np
 
 from hologram import _convolution as windows
 from hologram import _quantised
-from hologram.onnx.call import Dim, plain
+from hologram._graph import numel
+from hologram.onnx.call import Dim, numbers, plain
 from hologram.onnx.table import operator
 
 
@@ -131,25 +132,24 @@ def deform_conv(call, x, w, offset, bias=None, mask=None):
 def col2im(call, x, image, block):
     """Adds blocks into an image: a scatter of each column's elements."""
     b, x = call.b, call.value(x)
-    image, block = [int(n) for n in image], [int(n) for n in block]
-    g = Geometry(call, image, block)
-    counts = [
-        (n + a + z - (d * (k - 1) + 1)) // s + 1
-        for n, a, z, d, k, s in zip(image, g.low, g.high, g.dilation, block, g.strides)
-    ]
-    rank = len(image)
+    image, block = numbers(image), [int(n) for n in numbers(block)]
+    g, rank = Geometry(call, image, block), len(block)
     padded = [n + a + z for n, a, z in zip(image, g.low, g.high)]
-    at = np.zeros((*block, *counts), np.int64)
-    for axis in range(rank):
-        line = np.arange(block[axis])[:, None] * g.dilation[axis] + np.arange(counts[axis])[None, :] * g.strides[axis]
-        shape = [1] * (2 * rank)
-        shape[axis], shape[rank + axis] = line.shape
-        at = at * padded[axis] + line.reshape(shape)
-    n, depth, columns = x.shape
-    taps = int(np.prod(block))
-    channels = depth // taps
-    updates = b.reshape(x, [n * channels, taps * columns])
-    base = b.number(x.dtype, 0, [n * channels, int(np.prod(padded))])
-    filled = b.scatter(base, call.value(at.reshape(-1)), updates, 1, "add")
-    filled = b.reshape(filled, [n, channels, *padded])
-    return b.slice(filled, [0, 0, *g.low], [n, channels, *image])
+    counts = [(n - (d * (k - 1) + 1)) // s + 1 for n, d, k, s in zip(padded, g.dilation, block, g.strides)]
+    (batch, depth, columns), taps = (call.tracer.dim(n) for n in x.shape), numel(block)
+    if depth % taps or columns != numel(counts):
+        raise ValueError(f"{depth} x {columns} numbers for blocks of {taps} at {numel(counts)} places")
+
+    def line(n, axis):
+        shape = [n if a == axis else 1 for a in range(2 * rank)]
+        return np.arange(n).reshape(shape) if isinstance(n, int) else call.lift(b.iota("i64", plain(shape), axis))
+
+    at = None
+    for axis, n in enumerate(padded):
+        here = line(counts[axis], rank + axis) * g.strides[axis] + line(block[axis], axis) * g.dilation[axis]
+        at = here if at is None else here + (at * n if isinstance(n, int) else call.tracer.size_value(n.expr) * call.lift(at))
+    pixels, channels = numel(padded), depth // taps
+    updates = b.reshape(x, [batch * channels, taps * numel(counts)])
+    base = b.number(x.dtype, 0, [batch * channels, pixels])
+    filled = b.scatter(base, call.lift(at).reshape(-1).value, updates, 1, "add")
+    return b.slice(b.reshape(filled, [batch, channels, *padded]), [0, 0, *g.low], [batch, channels, *image])

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 
 from hologram._graph import numel
+from hologram.onnx.call import numbers, plain
 from hologram.onnx.table import operator
 
 
@@ -111,6 +112,29 @@ def _cubic(b, x, a=-0.75):
     near = b.add(b.mul(b.mul(b.add(b.mul(x, a + 2), -(a + 3)), x), x), 1)
     far = b.add(b.mul(b.add(b.mul(b.add(b.mul(x, a), -5 * a), x), 8 * a), x), -4 * a)
     return b.where(b.le(x, 1), near, far)
+
+
+@operator("AffineGrid", since=20, known=(1,))
+def affine_grid(call, theta, size):
+    """Each place of a grid, from -1 to 1 along every axis, as theta moves it."""
+    b, theta = call.b, call.value(theta)
+    out_dtype, (batch, _, *sizes) = theta.dtype, numbers(size)
+    rank, kind = len(sizes), "f64" if theta.dtype == "f64" else "f32"
+    if rank not in (2, 3) or len(theta.shape) != 3 or list(theta.shape[1:]) != [rank, rank + 1] or batch != call.tracer.dim(theta.shape[0]):
+        raise ValueError(f"theta of the shape {theta.shape} for {rank + 2} sizes")
+    theta, total = b.cast(theta, kind), None
+    for column, n in enumerate([*reversed(plain(sizes)), None]):
+        part = b.reshape(b.select_axis(theta, 2, column), [theta.shape[0], *[1] * rank, rank])
+        if n is not None:
+            axis = rank - column
+            at = b.cast(b.iota("i64", [n if a == axis else 1 for a in range(rank + 2)], axis), kind)
+            if call.attr("align_corners", 0):
+                step = b.div(b.number(kind, 2), b.ew("max", b.scalar(n - 1, kind), 1))
+            else:
+                step, at = b.div(b.number(kind, 2), b.scalar(n, kind)), b.add(at, 0.5)
+            part = b.mul(part, b.sub(b.mul(at, step), 1))
+        total = part if total is None else b.add(total, part)
+    return b.cast(total, out_dtype)
 
 
 @operator("RoiAlign", host=True)

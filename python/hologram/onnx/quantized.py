@@ -140,7 +140,7 @@ def dynamic_quantize(call, x):
     axes = list(range(len(x.shape)))
     high = b.ew("max", b.reduce("max", x, axes), 0)
     low = b.ew("min", b.reduce("min", x, axes), 0)
-    scale = b.div(b.sub(high, low), 255)
+    scale = b.where(b.eq(high, low), b.number("f32", 1), b.div(b.sub(high, low), 255))
     zero = b.ew("round", b.ew("min", b.ew("max", b.div(b.ew("neg", low), scale), 0), 255))
     y = b.ew("round", b.ew("div", x, b.broadcast(scale, x.shape)))
     y = b.ew("add", y, b.broadcast(zero, x.shape))

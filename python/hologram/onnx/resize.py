@@ -35,7 +35,7 @@ def resize(call, x, roi=None, scales=None, sizes=None):
 def _scaled(n, factor):
     if not isinstance(n, int):
         return n * int(factor) if factor == int(factor) else _scaled(int(n), factor)
-    return math.floor(n * factor)
+    return int(np.float32(n) * np.float32(factor))  # as the standard's own shapes: 10 by 2.3 are 23
 
 
 def _by_sizes(call, x, axes, sizes):
@@ -67,10 +67,11 @@ def _resized(call, x, wanted, factors, corners, transformation=None):
     transformation = transformation or call.attr("coordinate_transformation_mode", "half_pixel" if call.version > 10 else "asymmetric")
     node, out_dtype, outside = x.value, x.value.dtype, None
     rank = len(factors)
+    same = mode == "nearest" and [*wanted] == [*x.shape]  # which ONNX Runtime copies
     for axis in range(rank):
         n, count, factor = x.shape[axis], wanted[axis], factors[axis]
         crop = transformation == "tf_crop_and_resize"
-        if factor == 1 and not crop:
+        if (factor == 1 or same) and not crop:
             continue
         how = call.attr("nearest_mode", "round_prefer_floor" if call.version > 10 else "floor" if factor > 1 else "ceil")
         if mode == "nearest" and transformation in ("asymmetric", "half_pixel", "pytorch_half_pixel") and factor == int(factor) > 1 and (
@@ -80,7 +81,8 @@ def _resized(call, x, wanted, factors, corners, transformation=None):
             node = _repeated(b, node, axis, int(factor))
             continue
         n, count = int(n), int(count)
-        at = _places(n, count, factor, transformation, corners[axis], corners[rank + axis])
+        length = n * factor if transformation == "align_corners" and mode != "nearest" else count  # as the standard's own cases have it
+        at = _places(n, count, factor, transformation, corners[axis], corners[rank + axis], length).astype(np.float64)
         if crop:
             far = (at < 0) | (at > n - 1)
             if far.any():
@@ -103,33 +105,35 @@ def _repeated(b, x, axis, factor):
     return b.reshape(x, shape)
 
 
-def _places(n, count, factor, transformation, low, high):
-    """Where in the operand each result lies."""
-    i, length = np.arange(count, dtype=np.float64), n * factor
+def _places(n, count, factor, transformation, low, high, length):
+    """Where in the operand each result lies: in float32, as ONNX Runtime has it, which decides between neighbours as near."""
+    f = np.float32
+    i, factor, low, high, length, last = np.arange(count, dtype=f), f(factor), f(low), f(high), f(length), f(n - 1)
     if transformation == "align_corners":
-        return np.zeros(count) if length == 1 else i * (n - 1) / (length - 1)
+        return np.zeros(count) if length == 1 else i * last / (length - f(1))
     if transformation == "asymmetric":
         return i / factor
     if transformation == "tf_crop_and_resize":
         if length == 1:
-            return np.full(count, (high - low) * (n - 1) / 2)
-        return i * (high - low) * (n - 1) / (length - 1) + low * (n - 1)
+            return np.full(count, f(0.5) * (low + high) * last)
+        return low * last + i * (high - low) * last / (length - f(1))
     if transformation == "pytorch_half_pixel":
-        return np.full(count, -0.5) if length == 1 else (i + 0.5) / factor - 0.5
+        return np.full(count, -0.5) if length == 1 else (i + f(0.5)) / factor - f(0.5)
     if transformation == "half_pixel":
-        return (i + 0.5) / factor - 0.5
+        return (i + f(0.5)) / factor - f(0.5)
     if transformation == "half_pixel_symmetric":
-        return n / 2 * (1 - count / length) + (i + 0.5) / factor - 0.5
+        offset = f(n / 2) * (f(1) - f(count) / (factor * f(n)))
+        return (offset + (i.astype(np.float64) + 0.5) / factor.astype(np.float64) - 0.5).astype(f)
     if transformation == "tf_half_pixel_for_nn":
-        return (i + 0.5) / factor
+        return (i + f(0.5)) / factor
     raise NotImplementedError(f"from_onnx: Resize: transformation {transformation!r} is not supported")
 
 
 def _taps(call, at, n, factor, mode, how):
     """(places, weights) [results, taps]; weights None for one tap."""
-    if mode == "nearest":
+    if mode == "nearest":  # what is a millionth from the middle is there, as ONNX Runtime has it
         rounded = {
-            "round_prefer_floor": lambda: np.ceil(at - 0.5), "round_prefer_ceil": lambda: np.floor(at + 0.5),
+            "round_prefer_floor": lambda: np.ceil(at - 0.500001), "round_prefer_ceil": lambda: np.floor(at + 0.500001),
             "floor": lambda: np.floor(at), "ceil": lambda: np.ceil(at),
         }[how]()  # fmt: skip
         return np.clip(rounded, 0, n - 1).astype(np.int64)[:, None], None
@@ -166,7 +170,7 @@ def _summed(call, x, axis, places, weights):
     x, total = b.cast(x, kind), None
     along = [len(places) if i == axis else 1 for i in range(len(x.shape))]
     for k in range(places.shape[1]):
-        if not weights[:, k].any():
+        if not weights[:, k].any() and len(places):
             continue
         factor = call.value(weights[:, k].reshape(along).astype(np.float64 if kind == "f64" else np.float32))
         part = b.ew("mul", b.take(x, call.value(np.ascontiguousarray(places[:, k])), axis), factor)
