@@ -12,8 +12,9 @@ namespace hologram::python {
 namespace {
 
 // A word is looked for among the first of an object: of the smallest that PyTorch has, 48 bytes of
-// a Python object, 128 of a TensorImpl, 64 of a StorageImpl.
-constexpr size_t object_bytes = 48, implementation_bytes = 128, storage_bytes = 64;
+// a Python object, 128 of a TensorImpl, 64 of a StorageImpl, whose allocator may lie behind them.
+constexpr size_t object_bytes = 48, implementation_bytes = 128, storage_bytes = 64,
+                 allocator_bytes = 80;
 
 struct Sample {
   PyObject* tensor;
@@ -60,6 +61,7 @@ TensorWords& TensorWords::of_process() {
 bool TensorWords::learn(const nb::list& list, nb::handle type, nb::object ask) {
   known_ = false;
   resizable_ = 0;
+  allocator_ = nullptr;
   type_ = nb::borrow(type);
   kinds_ = {};
   ask_ = std::move(ask);
@@ -100,6 +102,24 @@ bool TensorWords::learn_resizable(nb::handle tensor, nb::handle change) {
     }
   resizable_ = found;
   return found != 0;
+}
+
+bool TensorWords::learn_allocator(const nb::list& own, nb::handle foreign) {
+  allocator_ = nullptr;
+  if (!known_ || !resizable_) return false;
+  std::vector<const void*> storages;
+  for (nb::handle tensor : own) storages.push_back(storage_of(tensor.ptr()));
+  const void* other = storage_of(foreign.ptr());
+  auto all = [&](auto&& holds) { return std::ranges::all_of(storages, holds); };
+  if (storages.empty() || is_resizable(other) || !all([this](auto* s) { return is_resizable(s); }))
+    return false;
+  allocator_at_ = place_of(allocator_bytes, [&](size_t p) {
+    const void* first = word(storages[0], p);
+    return p != resizable_ / sizeof(void*) * sizeof(void*) && first && !word(other, p) &&
+           all([&](auto* s) { return word(s, p) == first; });
+  });
+  if (allocator_at_) allocator_ = word(storages[0], allocator_at_);
+  return allocator_ != nullptr;
 }
 
 bool TensorWords::is_tensor(PyObject* object) const {

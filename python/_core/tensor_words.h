@@ -30,8 +30,14 @@ class TensorWords {
   bool learn(const nanobind::list& samples, nanobind::handle type, nanobind::object ask);
   /// Learns the place of what is 1 in the storage of `tensor`, and 0 once `change()` has run.
   bool learn_resizable(nanobind::handle tensor, nanobind::handle change);
+  /// Learns where a storage keeps what allocates its memory anew, which is the same in all of `own`
+  /// and missing in `foreign`, a tensor of memory that is not PyTorch's.
+  bool learn_allocator(const nanobind::list& own, nanobind::handle foreign);
   /// From here on Python is asked.
-  void forget() { known_ = false; }
+  void forget() {
+    known_ = false;
+    allocator_ = nullptr;
+  }
   bool known() const { return known_; }
 
   bool is_tensor(PyObject* object) const;
@@ -71,6 +77,15 @@ class TensorWords {
   bool is_resizable(const void* storage) const {
     return resizable_ && static_cast<const char*>(storage)[resizable_] != 0;
   }
+  /// Lets PyTorch give the tensor other memory when it is resized, as it does its own: what it was
+  /// made over is then given back. Of a tensor of the host that nobody else has seen.
+  void let_resize(PyObject* tensor) const {
+    char* storage =
+        allocator_ ? static_cast<char*>(const_cast<void*>(storage_of(tensor))) : nullptr;
+    if (!storage || at(storage, allocator_at_)) return;
+    std::memcpy(storage + allocator_at_, &allocator_, sizeof allocator_);
+    storage[resizable_] = 1;
+  }
 
  private:
   static constexpr size_t count_at = 8, wrapped_at = 12, version_at = 16, line = 64;
@@ -95,7 +110,8 @@ class TensorWords {
   TensorState ask(PyObject* tensor) const;
 
   bool known_ = false;
-  size_t implementation_ = 0, storage_ = 0, counter_ = 0, resizable_ = 0;
+  size_t implementation_ = 0, storage_ = 0, counter_ = 0, resizable_ = 0, allocator_at_ = 0;
+  const void* allocator_ = nullptr;  // null: not known
   nanobind::object type_, ask_;
   mutable std::array<nanobind::object, 2> kinds_;  // types that have been found to be tensors'
 };

@@ -243,6 +243,14 @@ void bind_torch_call(nb::module_& m) {
       nb::arg("tensor"), nb::arg("change"),
       "Learns where a storage keeps whether it can be resized, which change() ends for tensor's.");
   m.def(
+      "learn_allocator",
+      [](const nb::list& own, nb::handle foreign) {
+        return TensorWords::of_process().learn_allocator(own, foreign);
+      },
+      nb::arg("own"), nb::arg("foreign"),
+      "Learns what gives PyTorch's tensors memory when they grow, from some of its own and one of "
+      "foreign memory: results of compiled graphs grow likewise. Whether it has been learned.");
+  m.def(
       "forget_tensor_words", [] { TensorWords::of_process().forget(); },
       "What was learned is no longer used.");
   m.def(

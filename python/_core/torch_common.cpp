@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "tensor_words.h"
+
 namespace hologram::python {
 namespace {
 
@@ -82,6 +84,7 @@ PyObject* export_tensor(const dlpack::Exchange& exchange, Exported* exported,
     delete_exported(&exported->managed);
     return nullptr;
   }
+  if (device.type == dlpack::cpu) TensorWords::of_process().let_resize(static_cast<PyObject*>(out));
   return static_cast<PyObject*>(out);
 }
 

@@ -22,6 +22,7 @@ def watch() -> None:
         _core.forget_tensor_words()
     array = torch.empty(7)
     _core.learn_resizable(array, lambda: array.numpy())
+    _core.learn_allocator([torch.empty(n) for n in (1, 8, 300)], torch.frombuffer(bytearray(8), dtype=torch.uint8))
     _core.set_sharing_teller(_tell)
     counters.tell_compared(_core.compared_weights)
 

@@ -117,13 +117,10 @@ def test_arguments_come_in_their_order():
     narrow = hg.tensor_narrow(whole, 1, 20, 30)
     product = hg.tensor_matmul(e, narrow, hg.tensor_transpose(narrow))
     for tensor, want in (
-        (strided, cube[:4, 0:5:2]),
-        (hg.tensor_reshape(e, whole, "[5, 200]"), cube.reshape(5, 200)),
-        (hg.tensor_permute(whole, "[1, 0]"), cube.T),
-        (hg.tensor_select(whole, 1, 7), cube[:, 7]),
-        (hg.tensor_slice(whole, 1, 3, -1, 10), cube[:, 3::10]),
-        (product, cube[:, 20:50] @ cube[:, 20:50].T),
-    ):
+        (strided, cube[:4, 0:5:2]), (hg.tensor_reshape(e, whole, "[5, 200]"), cube.reshape(5, 200)),
+        (hg.tensor_permute(whole, "[1, 0]"), cube.T), (hg.tensor_select(whole, 1, 7), cube[:, 7]),
+        (hg.tensor_slice(whole, 1, 3, -1, 10), cube[:, 3::10]), (product, cube[:, 20:50] @ cube[:, 20:50].T),
+    ):  # fmt: skip
         flat = hg.tensor_view_1d(hg.tensor_contiguous(e, tensor))
         start = hg.tensor_offset(flat)
         assert json.loads(hg.tensor_shape(tensor)) == list(want.shape)

@@ -148,14 +148,10 @@ def test_values_that_are_not_finite(dtype):
 
 def test_sizes_stay_open():
     functions = {
-        "roll": lambda x: np.roll(x, 3),
-        "pad": lambda x: np.pad(x, 2, "reflect"),
-        "gradient": lambda x: np.gradient(x),
-        "convolve": lambda x: np.convolve(x, EDGES, "same"),
-        "interp": lambda x: np.interp(x, KNOTS, KNOTS),
-        "split": lambda x: np.split(x, 2)[1],
-        "cov": lambda x: np.cov(x, x * x),
-    }
+        "roll": lambda x: np.roll(x, 3), "pad": lambda x: np.pad(x, 2, "reflect"), "gradient": lambda x: np.gradient(x),
+        "convolve": lambda x: np.convolve(x, EDGES, "same"), "interp": lambda x: np.interp(x, KNOTS, KNOTS),
+        "split": lambda x: np.split(x, 2)[1], "cov": lambda x: np.cov(x, x * x),
+    }  # fmt: skip
     for name, function in functions.items():
         jitted = hologram.jit(function)
         for n in (40, 100, 1002):

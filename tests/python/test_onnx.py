@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("onnx")
+import onnx.reference  # noqa: E402
 import onnx_nodes  # noqa: E402
 from hologram.onnx import parts, tensors, wire  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -21,11 +22,7 @@ RNG = np.random.default_rng(7)
 
 def perceptron():
     w, v = (RNG.standard_normal(s).astype(np.float32) for s in ((8, 16), (16, 4)))
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["h"]),
-        helper.make_node("Relu", ["h"], ["a"]),
-        helper.make_node("MatMul", ["a", "v"], ["y"]),
-    ]
+    nodes = [helper.make_node(*node) for node in (("MatMul", ["x", "w"], ["h"]), ("Relu", ["h"], ["a"]), ("MatMul", ["a", "v"], ["y"]))]
     return model(nodes, {"x": ("float32", ["batch", 8])}, ["y"], {"w": w, "v": v}), lambda x: np.maximum(x @ w, 0) @ v
 
 
@@ -58,14 +55,41 @@ def test_shapes_are_computed_with_open_sizes():
     assert len(function.reports()) == 1 and not function.stats()["steps"]
 
 
+def test_sizes_of_images_are_open():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]), helper.make_node("AffineGrid", ["theta", "s"], ["grid"]),
+        helper.make_node("AffineGrid", ["theta", "s"], ["corners"], align_corners=1), helper.make_node("Shape", ["x"], ["t"], start=2),
+        helper.make_node("Col2Im", ["columns", "t", "block"], ["image"], pads=[1, 0, 1, 1], dilations=[2, 1]),
+    ]  # fmt: skip
+    inputs = {"x": ["n", 1, "h", "w"], "theta": ["n", 2, 3], "columns": ["n", 12, "l"]}
+    proto = model(nodes, {k: ("float32", v) for k, v in inputs.items()}, ["grid", "corners", "image"], {"block": np.array([2, 3])})
+    function = hologram.from_onnx(proto)
+    for n, h, w in ((2, 5, 6), (3, 7, 4)):
+        given = {"x": (n, 1, h, w), "theta": (n, 2, 3), "columns": (n, 12, h * (w - 1))}
+        given = {k: RNG.standard_normal(shape).astype(np.float32) for k, shape in given.items()}
+        for got, want in zip(function(**given), onnx.reference.ReferenceEvaluator(proto).run(None, given), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    assert len(function.reports()) == 1 and not function.stats()["steps"]
+
+
+@pytest.mark.parametrize("n, scale, way, rounded, places", [
+    (7, 2.3, "half_pixel", "round_prefer_floor", [0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6]), (2, 1.1, "half_pixel", "floor", [0, 1]),
+    (10, 2.3, "half_pixel", "ceil", [0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 5, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9]),
+    (3, 4 / 3, "asymmetric", "round_prefer_ceil", [0, 1, 2, 2]), (7, 0.6, "half_pixel_symmetric", "round_prefer_floor", [0, 2, 4, 5]),
+])  # fmt: skip
+def test_nearest_pixels_are_those_of_onnx_runtime(n, scale, way, rounded, places):
+    node = helper.make_node("Resize", ["x", "", "scale"], ["y"], coordinate_transformation_mode=way, nearest_mode=rounded)
+    function = hologram.from_onnx(model([node], {"x": ("float32", [n])}, ["y"], {"scale": np.array([scale], np.float32)}))
+    assert function(np.arange(n, dtype=np.float32)).tolist() == places
+
+
 def test_branches_and_loops_that_values_decide():
     then = helper.make_graph([helper.make_node("Exp", ["x"], ["t"])], "then", [], [helper.make_empty_tensor_value_info("t")])
     other = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "else", [], [helper.make_empty_tensor_value_info("e")])
     nodes = [
-        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
-        helper.make_node("Greater", ["s", "zero"], ["c"]),
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0), helper.make_node("Greater", ["s", "zero"], ["c"]),
         helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other),
-    ]
+    ]  # fmt: skip
     function = hologram.from_onnx(model(nodes, {"x": ("float32", [3])}, ["y"], {"zero": np.float32(0)}))
     x = np.array([1, 2, 3], np.float32)
     np.testing.assert_allclose(function(x), np.exp(x), rtol=1e-6)
@@ -98,9 +122,8 @@ def test_random_numbers_go_on_from_call_to_call():
         helper.make_node("RandomNormalLike", ["x"], ["n"], seed=3.0, mean=2.0, scale=0.5),
         helper.make_node("RandomUniform", [], ["u"], seed=4.0, shape=[1000], low=-1.0, high=3.0),
         helper.make_node("Multinomial", ["logits"], ["m"], sample_size=2000, seed=5.0),
-        helper.make_node("Dropout", ["x", "ratio", "yes"], ["d", "mask"], seed=6),
-        helper.make_node("Bernoulli", ["half"], ["b"]),
-    ]
+        helper.make_node("Dropout", ["x", "ratio", "yes"], ["d", "mask"], seed=6), helper.make_node("Bernoulli", ["half"], ["b"]),
+    ]  # fmt: skip
     constants = {"ratio": np.float32(0.25), "yes": np.array(True), "logits": np.log(np.array([[0.1, 0.2, 0.7]], np.float32))}
     proto = model(nodes, {"x": ("float32", ["n", 50]), "half": ("float32", [400])}, ["n", "u", "m", "d", "mask", "b"], constants)
     x, half = np.full((40, 50), 3, np.float32), np.full(400, 0.5, np.float32)
@@ -119,13 +142,10 @@ def test_random_numbers_go_on_from_call_to_call():
 
 def test_attention_is_one_operation():
     nodes = [
-        helper.make_node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]),
-        helper.make_node("MatMul", ["q", "t"], ["products"]),
-        helper.make_node("Div", ["products", "root"], ["scaled"]),
-        helper.make_node("Add", ["scaled", "bias"], ["scores"]),
-        helper.make_node("Softmax", ["scores"], ["shares"]),
-        helper.make_node("MatMul", ["shares", "v"], ["y"]),
-    ]
+        helper.make_node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]), helper.make_node("MatMul", ["q", "t"], ["products"]),
+        helper.make_node("Div", ["products", "root"], ["scaled"]), helper.make_node("Add", ["scaled", "bias"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["shares"]), helper.make_node("MatMul", ["shares", "v"], ["y"]),
+    ]  # fmt: skip
     shape = ["n", 2, "length", 16]
     inputs = {"q": ("float32", shape), "k": ("float32", shape), "v": ("float32", shape), "bias": ("float32", ["n", 1, 1, "length"])}
     function = hologram.from_onnx(model(nodes, inputs, ["y"], {"root": np.float32(4)}))
@@ -160,8 +180,10 @@ def test_what_is_not_supported_is_named_with_its_node():
         hologram.from_onnx(model(nodes, {"x": ("float32", [3])}, ["y"]))
     with pytest.raises(NotImplementedError, match=r"node 0 \(Add, opset 6 of ai.onnx\): .*before opset 7"):
         hologram.from_onnx(model([helper.make_node("Add", ["x", "x"], ["y"])], {"x": ("float32", [3])}, ["y"], opset=6))
-    with pytest.raises(ValueError, match="no ONNX model"):
-        hologram.from_onnx(b"something else")
+    nothing = model([helper.make_node("Relu", ["z"], ["y"])], {"x": ("float32", [3])}, ["y"])
+    for given, words in ((b"something else", "no ONNX model"), (b"\0\0", "field without a number"), (nothing, "model reads 'z', which no")):
+        with pytest.raises(ValueError, match=words):
+            hologram.from_onnx(given)
 
 
 def external(folder, location, **more):
@@ -189,11 +211,8 @@ def test_external_data_is_mapped(tmp_path):
 @pytest.mark.parametrize(
     "location, more, error, words",
     [
-        ("../w.bin", {}, ValueError, "not below the model's folder"),
-        ("/etc/passwd", {}, ValueError, "not below the model's folder"),
-        ("", {}, ValueError, "not below the model's folder"),
-        ("link.bin", {}, ValueError, "which is a link"),
-        ("inside/w.bin", {}, ValueError, "which is a link"),
+        *((name, {}, ValueError, "not below the model's folder") for name in ("../w.bin", "/etc/passwd", "")),
+        *((name, {}, ValueError, "which is a link") for name in ("link.bin", "inside/w.bin")),
         ("none.bin", {}, FileNotFoundError, "'none.bin' is missing"),
         ("w.bin", {"length": 8}, ValueError, "8 bytes of external data, expected 512"),
         ("w.bin", {"offset": 10_000}, ValueError, "ends beyond 'w.bin'"),
@@ -223,18 +242,17 @@ def test_the_package_onnx_is_imported_only_for_what_the_standard_says_by_functio
     """
     nodes = [
         helper.make_node("Transpose", ["x"], ["t"]), helper.make_node("Reshape", ["t", "shape"], ["r"]),
-        helper.make_node("Neg", ["r"], ["n"]),
-        helper.make_node("Greater", ["r", "n"], ["c"]), helper.make_node("Where", ["c", "r", "n"], ["w"]),
-        helper.make_node("Gather", ["w", "rows"], ["y"]),
+        helper.make_node("Neg", ["r"], ["n"]), helper.make_node("Greater", ["r", "n"], ["c"]),
+        helper.make_node("Where", ["c", "r", "n"], ["w"]), helper.make_node("Gather", ["w", "rows"], ["y"]),
     ]  # fmt: skip
     moves = model(nodes, {"x": ("float32", [2, 8])}, ["y"], {"shape": np.array([4, -1]), "rows": np.array([1, 0])})
     for proto in (perceptron()[0], moves):
         done = subprocess.run([sys.executable, "-c", code], input=proto.SerializeToString(), capture_output=True)
         assert done.returncode == 0, done.stderr.decode()
-    proto = model([helper.make_node("AffineGrid", ["x", "n"], ["y"])], {"x": ("float32", [1, 2, 3])}, ["y"], {"n": np.array([1, 1, 2, 2])})
+    proto = model([helper.make_node("HannWindow", ["n"], ["y"])], {"n": ("int64", [])}, ["y"])
     code = "import sys; sys.modules['onnx'] = None; import hologram; hologram.from_onnx(sys.stdin.buffer.read())"
     done = subprocess.run([sys.executable, "-c", code], input=proto.SerializeToString(), capture_output=True)
-    message = b"needs the package onnx for node 0 (AffineGrid, opset 20 of ai.onnx): pip install 'hologram-compute[onnx]'"
+    message = b"needs the package onnx for node 0 (HannWindow, opset 20 of ai.onnx): pip install 'hologram-compute[onnx]'"
     assert message in done.stderr
 
 

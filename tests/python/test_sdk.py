@@ -75,15 +75,9 @@ def test_context_manager_cleans_up_and_lets_exceptions_through():
     assert executor.closed and buffer.freed
     executor.cleanup()  # again
     for use in (
-        lambda: executor.handle,
-        lambda: executor.backend,
-        lambda: executor.allocate(3),
-        lambda: buffer.size,
-        lambda: buffer.to_numpy(),
-        lambda: memoryview(buffer),
-        lambda: ops.vector_abs(executor, buffer, buffer),
-        lambda: executor.__enter__(),
-    ):
+        lambda: executor.handle, lambda: executor.backend, lambda: executor.allocate(3), lambda: buffer.size, lambda: buffer.to_numpy(),
+        lambda: memoryview(buffer), lambda: ops.vector_abs(executor, buffer, buffer), lambda: executor.__enter__(),
+    ):  # fmt: skip
         with pytest.raises(hologram.HologramError):
             use()
     assert "cleaned up" in repr(executor) and "freed" in repr(buffer)
@@ -331,15 +325,11 @@ def erf(x):
 
 # The function in double precision, and how many units in the last place a result may be off, or by how much.
 UNARY = dict(
-    vector_abs=(np.abs, 0, 0),
-    vector_neg=(np.negative, 0, 0),
-    vector_relu=(lambda x: np.maximum(x, 0), 0, 0),
-    sigmoid=(lambda x: 1 / (1 + np.exp(-x)), 1, 0),
-    tanh=(np.tanh, 1, 0),
-    gelu=(lambda x: x * (1 + erf(x / math.sqrt(2))) / 2, 4, 2e-7),
+    vector_abs=(np.abs, 0, 0), vector_neg=(np.negative, 0, 0), vector_relu=(lambda x: np.maximum(x, 0), 0, 0),
+    sigmoid=(lambda x: 1 / (1 + np.exp(-x)), 1, 0), tanh=(np.tanh, 1, 0), gelu=(lambda x: x * (1 + erf(x / math.sqrt(2))) / 2, 4, 2e-7),
     gelu_tanh=(lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), 1, 5e-7),
     softmax=(lambda x: np.exp(x - x.max()) / np.exp(x - x.max()).sum(), 16, 0),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -468,18 +458,10 @@ def test_tensors(executor):
     m = x.reshape(2, 3, 4)
     assert (t.shape, t.strides, t.ndim, t.size, t.numel(), t.offset) == ((2, 3, 4), (12, 4, 1), 3, 24, 24, 0)
     for view, want in [
-        (t.permute((2, 0, 1)), m.transpose(2, 0, 1)),
-        (t.T, m.T),
-        (t.select(1, 2), m[:, 2]),
-        (t.narrow(2, 1, 2), m[:, :, 1:3]),
-        (t.slice(2, 0, 4, 2), m[:, :, ::2]),
-        (t.slice(2, -1, -1, 3), m[:, :, ::3]),
-        (t.slice(2, 1, 3, -1), m[:, :, 1:3]),
-        (t.reshape((4, -1)), m.reshape(4, 6)),
-        (t.select(0, 1).transpose(), m[1].T),
-        (t.view_1d(), x),
-        (t.T.contiguous(), m.T),
-    ]:
+        (t.permute((2, 0, 1)), m.transpose(2, 0, 1)), (t.T, m.T), (t.select(1, 2), m[:, 2]), (t.narrow(2, 1, 2), m[:, :, 1:3]),
+        (t.slice(2, 0, 4, 2), m[:, :, ::2]), (t.slice(2, -1, -1, 3), m[:, :, ::3]), (t.slice(2, 1, 3, -1), m[:, :, 1:3]),
+        (t.reshape((4, -1)), m.reshape(4, 6)), (t.select(0, 1).transpose(), m[1].T), (t.view_1d(), x), (t.T.contiguous(), m.T),
+    ]:  # fmt: skip
         np.testing.assert_array_equal(view.numpy(copy=True), want)
         np.testing.assert_array_equal(np.asarray(view), want)
     assert not t.T.is_contiguous()

@@ -33,12 +33,9 @@ def test_on_the_device(found, name):
 
 def test_gradients_need_the_device_before_the_first_backward():
     done = forks.run(
-        "import torch, hologram_torch\n"
-        "torch.ones(1, requires_grad=True).backward()\n"
-        "hologram_torch.device.use()\n"
-        "print((torch.ones(2, device='hologram') + 1).tolist())",
-        env=environment() | {"HOLOGRAM_LOG": "warning"},
-    )
+        "import torch, hologram_torch\n" "torch.ones(1, requires_grad=True).backward()\n" "hologram_torch.device.use()\n"
+        "print((torch.ones(2, device='hologram') + 1).tolist())", env=environment() | {"HOLOGRAM_LOG": "warning"},
+    )  # fmt: skip
     assert done.stdout.strip() == "[2.0, 2.0]" and "has no gradients" in done.stderr, done.stderr[-2000:]
 
 

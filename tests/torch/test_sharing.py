@@ -72,6 +72,28 @@ def test_detached_results_take_no_part_in_what_follows():
     assert whole._version == 1
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements")
+def test_results_are_resized_as_in_eager():
+    """By what follows the graph, which Dynamo ends there, and by the caller."""
+    function = lambda x: ((v := x * 2), w := x + 1, w[2:], torch.abs(torch.cat([x, x]), out=v))
+    (a, b, c, _), (v, w, part, _) = function(x := torch.randn(6)), compile_fresh(function)(x)
+    for t, u in ((a, b), (v, w)):
+        t.untyped_storage().resize_(0)
+        u.resize_(9)[6:] = 0
+    assert torch.equal(w, b) and torch.equal(part, c) and v.shape == a.shape == (12,)
+    part.fill_(5)
+    assert w.tolist()[2:6] == [5] * 4
+
+
+@pytest.mark.skipif(BACKEND != "hologram", reason="of hologram_torch")
+def test_what_decompositions_give_is_no_operand():
+    from hologram_torch.capture import decomp
+
+    x = torch.ones(4)
+    for operands in ((x,), ((), {"x": x}), ([x],)):
+        assert not decomp._apart([x[1:]], operands)[0]._is_view() and decomp._apart((x,), operands)[0] is not x
+
+
 @pytest.mark.skipif(BACKEND != "hologram", reason="of hologram_torch.freeze")
 @pytest.mark.parametrize("how", ["copies", "whole and parts"])
 def test_frozen_models(how):

@@ -54,15 +54,10 @@ def test_a_share_of_a_size_in_a_view_and_a_number():
 
 
 HALVES = {
-    "stack": lambda x, y: torch.stack([x, y], -1) * 2,
-    "cat": lambda x, y: torch.cat([x, y]) * 2,
-    "add": lambda x, y: x + y,
-    "where": lambda x, y: torch.where(x > 0, y, 0.0),
-    "product": lambda x, y: x @ y.T,
-    "copy": lambda x, y: x.clone().copy_(y),
-    "norm": lambda x, y: torch.nn.functional.layer_norm(x, (y.shape[1],), y[0]),
-    "gather": lambda x, y: x.gather(1, y.argsort(1)),
-}
+    "stack": lambda x, y: torch.stack([x, y], -1) * 2, "cat": lambda x, y: torch.cat([x, y]) * 2, "add": lambda x, y: x + y,
+    "where": lambda x, y: torch.where(x > 0, y, 0.0), "product": lambda x, y: x @ y.T, "copy": lambda x, y: x.clone().copy_(y),
+    "norm": lambda x, y: torch.nn.functional.layer_norm(x, (y.shape[1],), y[0]), "gather": lambda x, y: x.gather(1, y.argsort(1)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HALVES)

@@ -62,13 +62,10 @@ def test_a_graph_that_enters_another_and_itself():
 
 def views_of(base):
     return {
-        "overlapping rows": base.as_strided((6, 8), (4, 1)),
-        "repeated rows": base[:8].expand(5, 8),
-        "repeated elements": base.as_strided((4, 3), (1, 0)),
-        "one element": base[:1].expand(7, 9),
-        "columns": base[:30].view(6, 5).t()[::2],
-        "steps": base[::7],
-    }
+        "overlapping rows": base.as_strided((6, 8), (4, 1)), "repeated rows": base[:8].expand(5, 8),
+        "repeated elements": base.as_strided((4, 3), (1, 0)), "one element": base[:1].expand(7, 9),
+        "columns": base[:30].view(6, 5).t()[::2], "steps": base[::7],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", views_of(torch.empty(64)))

@@ -164,6 +164,13 @@ class Graph:
         self.captured = self._captures()
         self.last = self._last_uses()
 
+    def closed(self, what):
+        """Refuses a graph without one around it that reads what nothing gives."""
+        for name in self.captured:
+            if not self.function or name not in self.outputs:  # calls of functions may leave out results
+                raise ValueError(f"from_onnx: {what} reads {name!r}, which no input, constant or node before gives")
+        return self
+
     @staticmethod
     def _constant(tensor, scope):
         return tensors.array_of(tensor, scope.folder)

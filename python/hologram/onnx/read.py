@@ -19,7 +19,7 @@ class Reading:
             proto, folder = _read(source, stack)
             opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import}
             functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions}
-            self.graph = Graph(proto.graph, Scope(opsets, functions, folder))
+            self.graph = Graph(proto.graph, Scope(opsets, functions, folder)).closed("the model")
         self.inputs = [input_of(v) for v in proto.graph.input if v.name not in self.graph.constants]
         self.graph.inputs = [v.name for v in self.inputs]
         self.outputs, self.name = list(self.graph.outputs), proto.graph.name

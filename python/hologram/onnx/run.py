@@ -184,7 +184,7 @@ def call_function(tracer, node, operands):
     versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import} or node.scope.versions
     attributes = node.defaults(proto) | node.attributes
     scope = Scope({**node.scope.versions, **versions}, node.scope.functions, node.scope.folder, attributes)
-    graph = Graph(proto, scope)
+    graph = Graph(proto, scope).closed(f"the function of {node}")
     padded = [*operands, *[None] * (len(graph.inputs) - len(operands))]
     results = Runner(graph).trace(tracer, dict(zip(graph.inputs, padded)))
     return tuple(results)

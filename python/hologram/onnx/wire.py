@@ -67,6 +67,8 @@ def parse(cls, data, at, end, into=None):
         at += 1
         if tag > 127:
             tag, at = _varint(data, at - 1)
+        if tag < 8:
+            raise ValueError("a field without a number")
         wire, field = tag & 7, fields.get(tag >> 3)
         if wire == 2:
             size = data[at]

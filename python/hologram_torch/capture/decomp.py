@@ -2,6 +2,7 @@
 import functools
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ..translate import refusals
 
@@ -45,21 +46,19 @@ def _unless_refused(op, function):
             return NotImplemented
         with refusals.inside():
             result = function(*args, **kwargs)
-            return _apart(result, args) if apart else result
+            return _apart(result, (args, kwargs)) if apart else result
 
     return decompose
 
 
-def _apart(results, args):
-    """Copies of what a decomposition gives as a view of an operand: eager's kernels have memory of their own for it."""
-    if isinstance(results, tuple):
-        return tuple(_apart(result, args) for result in results)
+def _apart(results, operands):
+    """Copies of what a decomposition gives as a view of an operand or of a list's part: eager's kernels have memory of their own for it."""
 
     def storage(t):
         return t.untyped_storage()._cdata if isinstance(t, torch.Tensor) and t.layout == torch.strided else None
 
-    own = storage(results)
-    return results.clone() if own is not None and own in map(storage, args) else results
+    own = {storage(t) for t in tree_leaves(operands)} - {None}
+    return tree_map(lambda t: t.clone() if storage(t) in own else t, results)
 
 
 def _core() -> dict:

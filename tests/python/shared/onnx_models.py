@@ -26,11 +26,8 @@ def network():
     nodes = [
         helper.make_node("Conv", ["image", "w", "bias"], ["c"], pads=[1, 1, 1, 1]),
         helper.make_node("BatchNormalization", ["c", "scale", "shift", "mean", "variance"], ["b"]),
-        helper.make_node("Relu", ["b"], ["r"]),
-        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("GlobalAveragePool", ["p"], ["g"]),
-        helper.make_node("Flatten", ["g"], ["f"]),
-        helper.make_node("Gemm", ["f", "out"], ["scores"]),
-        helper.make_node("ArgMax", ["scores"], ["best"], axis=1, keepdims=0),
-    ]
+        helper.make_node("Relu", ["b"], ["r"]), helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["p"], ["g"]), helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("Gemm", ["f", "out"], ["scores"]), helper.make_node("ArgMax", ["scores"], ["best"], axis=1, keepdims=0),
+    ]  # fmt: skip
     return model(nodes, {"image": ("float32", ["n", 3, 8, 8])}, ["scores", "best"], constants)
