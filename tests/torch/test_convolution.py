@@ -22,8 +22,7 @@ def native(function, *inputs, truth=None, tolerance=3e-6):
         exact = (truth or function)(*(t.double() if t.is_floating_point() else t for t in inputs))
     assert backend_stats()["fallback_ops"] == {} and backend_stats()["failed_graphs"] == 0
     assert got.stride() == expected.stride() and got.dtype == expected.dtype
-    limit = tolerance * max(exact.abs().max().item(), 1.0)
-    assert (got.double() - exact).abs().max().item() <= limit
+    assert (got.double() - exact).abs().max().item() <= tolerance * max(exact.abs().max().item(), 1.0)
     return got
 
 

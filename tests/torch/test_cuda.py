@@ -166,8 +166,7 @@ def test_graphs_run_on_the_device_that_most_of_their_tensors_are_on(gpu):
     assert gpu.current_context() == context == gpu.contexts[0].value
     with pytest.raises(RuntimeError, match=r"an argument of a compiled graph is on device 2:0, its kernels on 2:1"):
         call([gpu.tensor(x), operands[1]])
-    graph = traced(lambda x, y: x.to("cuda:0") + 1, x, y, where="cuda:1").graph
-    assert runtimes.of(graph) == "cuda:1"
+    assert runtimes.of(traced(lambda x, y: x.to("cuda:0") + 1, x, y, where="cuda:1").graph) == "cuda:1"
     gpu.inject("nothing", 0)
 
 

@@ -16,8 +16,7 @@ def test_demo(capsys):
     assert demo.main(["--backend", BACKEND, "--rounds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     for title, question in demo.read("questions.txt"):
-        found = lines[lines.index(f"  {question}") + 1]
-        assert found.startswith(f"    {title} (")
+        assert lines[lines.index(f"  {question}") + 1].startswith(f"    {title} (")
     starts = [line.split("  ")[0] for line in lines]
     for part in ("Model", "First call", "Collection", "Difference", "Questions", "Latency"):
         assert part in starts

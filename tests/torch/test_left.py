@@ -19,8 +19,7 @@ def Inverse(self, x):
     """Native, PyTorch's, native, and a result that is PyTorch's as it comes."""
     h = torch.tanh(self.linear(x))
     square = h.transpose(1, 2) @ h + torch.eye(6)
-    inverse = torch.linalg.inv(square)
-    return torch.relu(inverse) * 2, torch.linalg.cholesky(square)
+    return torch.relu(torch.linalg.inv(square)) * 2, torch.linalg.cholesky(square)
 
 
 def normal(*shape, seed=0):

@@ -25,8 +25,7 @@ HOSTILE = "</script><script>throw 1</script><b title=\"x\">&'"
 @module(first=lambda: torch.nn.Linear(64, 128), second=lambda: torch.nn.Linear(128, 64))
 def Model(self, x):
     y = torch.tanh(self.first(x)) * 2  # a line of its own
-    z = torch.special.airy_ai(y)
-    return torch.softmax(self.second(z) + x, -1)
+    return torch.softmax(self.second(torch.special.airy_ai(y)) + x, -1)
 
 
 def data_of(page: str) -> dict:
@@ -50,8 +49,7 @@ def test_the_page_tells_kernels_buffers_and_lines(explained, tmp_path):
     page = (tmp_path / "plan.html").read_text()
     found = data_of(page)
     (plan,) = found["plans"]
-    kernels = explained.graphs[0].kernels()
-    assert [s["name"] for s in plan["steps"]] == [k["name"] for k in kernels]
+    assert [s["name"] for s in plan["steps"]] == [k["name"] for k in explained.graphs[0].kernels()]
     assert found["left"] == {"aten.special_airy_ai.default": 1} and found["limits"]["operations"]["float32"] > 0
     tanh = next(s for s in plan["steps"] if any(name == "tanh" for name, _ in s["operations"]))
     assert any("# a line of its own" in plan["lines"][n] and "test_page.py" in plan["lines"][n] for n in tanh["lines"])

@@ -164,6 +164,5 @@ def test_fast_code_for_webassembly_is_smaller(tmp_path):
         return hologram_torch.export(layer, (x,), tmp_path / "x.holo", isas=["wasm32-simd128"], **options).bytes
 
     for module, less in ((layer, 1000), (torch.nn.Sequential(layer, torch.nn.GELU()).eval(), 5000)):
-        exact = size(module)
-        assert size(module, fast=True) < exact - less
+        assert size(module) - less > size(module, fast=True)
         assert size(module, fast=True, reproducible=True) == size(module, reproducible=True)

@@ -13,6 +13,7 @@ struct Case {
   DType storage = DType::f32, type = DType::f32;
   std::vector<Op> ops{Op::reduce_sum};
   bool tree = false;
+  bool alone = false;  // no second stage
 };
 
 // out_k[p] = op_k over rows of f(x[p, r]); with several stages the second one uses the first one's result.
@@ -62,9 +63,10 @@ atlas::Program make(const Case& c) {
   body.store(1, offset, z);
   Op again = c.type == DType::b8 ? Op::reduce_max : Op::reduce_sum;
   b.stages[1].reductions.push_back({again, c.type, z.id, false});
-  b.stages[2].kind = atlas::StageKind::point;
-  BodyBuilder last(b.stages[2].body);
-  for (size_t k = 0; k <= c.ops.size(); ++k) {
+  if (c.alone) b.stages.erase(b.stages.begin() + 1);
+  b.stages.back().kind = atlas::StageKind::point;
+  BodyBuilder last(b.stages.back().body);
+  for (size_t k = 0; k < c.ops.size() + !c.alone; ++k) {
     bool position = k < c.ops.size() && ir::info(c.ops[k]).kind == ir::OpKind::reduce_index;
     DType t = position ? DType::i64 : c.type;
     p.buffers.push_back({t, Access::write, outs});
@@ -73,14 +75,17 @@ atlas::Program make(const Case& c) {
   return p;
 }
 
-void check(const Case& c, int specials = 2) {
+void check(const Case& c, int specials = 2, bool zeros = false) {
   SCOPED_TRACE(testing::Message() << "rows " << testing::PrintToString(c.rows) << ", points " << testing::PrintToString(c.parallel)
                                   << ", lane axis " << c.lane_axis << (c.symbolic ? ", symbolic, " : ", ") << name_of(c.storage) << " as "
                                   << name_of(c.type));
   std::vector<int64_t> sizes;
   for (const auto& axes : {c.parallel, c.rows})
     if (c.symbolic) sizes.insert(sizes.end(), axes.begin(), axes.end());
-  expect_same(make(c), {.symbols = sizes, .specials = specials, .chunks = {0, 3}});
+  auto negative = [&](int buffer, char* to, int64_t n) {
+    for (int64_t i = 0, size = size_of(c.storage); zeros && buffer == 0 && i < n * size; ++i) to[i] = i % size == size - 1 ? '\x80' : 0;
+  };
+  expect_same(make(c), {.symbols = sizes, .specials = specials, .chunks = {0, 3}, .prepare = negative});
 }
 
 constexpr int64_t lengths[] = {1, 2, 7, 63, 64, 65, 100, 4095, 4096, 4097, 10000, 40000};
@@ -103,6 +108,17 @@ TEST(Reduce, ColumnsByPartial) {
     for (bool symbolic : {false, true}) check({{70}, {n}, 0, symbolic, DType::f32, DType::f32, {Op::reduce_sum, Op::reduce_max}}, 0);
   for (int64_t n : {32, 50, 130}) check({{2, n == 130 ? 1100 : 300}, {n}, 1, false}, 1);
   check({{2120}, {131}, 0, false}, 0);  // two blocks of columns, and what is left
+}
+
+// From 16 to 256 known rows of 16 columns or more, eight partials go together.
+TEST(Reduce, ColumnsByEightPartials) {
+  for (int64_t n : {15, 16, 17, 20, 24, 25, 63, 64, 65, 100, 129, 192, 255, 256, 257}) {
+    for (int64_t columns : {16, 75, 300})
+      check({{2, columns}, {n}, 1, false, DType::f32, DType::f32, {Op::reduce_sum}, false, true}, 0, columns == 75);
+    for (DType t : {DType::b8, DType::u8, DType::i64, DType::f64})
+      check({{2, 40}, {n}, 1, false, t, t, {t == DType::f64 ? Op::reduce_prod : Op::reduce_max}, false, true}, 3);
+    for (DType t : {DType::bf16, DType::f16}) check({{37}, {n}, 0, false, t, DType::f32, {Op::reduce_sum}, false, true}, n % 2);
+  }
 }
 
 TEST(Reduce, SeveralRowAxes) {
@@ -142,11 +158,7 @@ TEST(Reduce, ArgmaxAlone) {
 
 TEST(Reduce, TreesOfGivenBlocks) {
   for (int64_t n : {1, 2, 3, 4, 7, 13, 64, 100})
-    for (int lane_axis : {0, 1}) {
-      Case c{{5}, {n}, lane_axis};
-      c.tree = true;
-      check(c, 0);
-    }
+    for (int lane_axis : {0, 1}) check({{5}, {n}, lane_axis, false, DType::f32, DType::f32, {Op::reduce_sum}, true}, 0);
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "atlas/order.h"
 #include "backend/cpu/loops/block_tree.h"
 #include "backend/cpu/loops/columns_plan.h"
@@ -20,14 +23,22 @@ static_assert(partial_rows == 64, "their numbers are six bits, reversed");
 // One reduction of `most` vectors of columns.
 class ColumnSum {
  public:
-  ColumnSum(CpuFunction& k, const atlas::Reduction& r, const Expr& rows, int lanes, int most)
-      : k_(k), r_(r), lanes_(lanes), most_(most), type_(k.lane_type(r.type, lanes)) {
+  ColumnSum(CpuFunction& k, const atlas::Reduction& r, const Expr& rows, int lanes, int most,
+            int together)
+      : k_(k),
+        r_(r),
+        lanes_(lanes),
+        most_(most),
+        tree_levels_(std::countr_zero(static_cast<unsigned>(partial_rows / together))),
+        type_(k.lane_type(r.type, lanes)) {
     llvm::Constant* one = k.identity(r.op, r.type);
     identity_ = lanes > 1 ? llvm::ConstantVector::getSplat(
                                 llvm::ElementCount::getFixed(static_cast<unsigned>(lanes)), one)
                           : one;
-    partial_ = k.slot(type_, "partial");
-    levels_ = k.slot(type_, "tree", (tree_levels + 1) * most);
+    const int64_t numbers = partial_rows / together;
+    for (int p = 0; p < together && (p == 0 || p * numbers < rows.constant_value()); ++p)
+      partials_.push_back(k.slot(type_, "partial"));
+    levels_ = k.slot(type_, "tree", (tree_levels_ + 1) * most);
     if (const int levels = block_levels(rows); levels > 0)
       blocks_ = std::make_unique<BlockTree>(k, r, type_, levels, most);
   }
@@ -36,18 +47,29 @@ class ColumnSum {
 
   void begin_partial(Scope& scope) {
     scope.seek();
-    k_.ir.CreateStore(identity_, partial_);
+    for (Value* p : partials_) k_.ir.CreateStore(identity_, p);
   }
-  void update(LaneValue value) {
+  /// `first`: nothing has come before. Only the first partial takes the identity then: one +0 among
+  /// zeros is enough for a sum's sign.
+  void update(int number, LaneValue value, bool first) {
     auto& ir = k_.ir;
     Value* x = splat(k_, value, lanes_);
-    ir.CreateStore(combine(k_, r_.op, r_.type, ir.CreateLoad(type_, partial_), x), partial_);
+    Value* partial = partials_[static_cast<size_t>(number)];
+    if (!first || number == 0) x = combine(k_, r_.op, r_.type, ir.CreateLoad(type_, partial), x);
+    ir.CreateStore(x, partial);
   }
   void end_partial(Scope& scope, Value* number, Value* vector) {
     scope.seek();
     auto& ir = k_.ir;
+    std::vector<Value*> all;
+    for (Value* p : partials_) all.push_back(ir.CreateLoad(type_, p));
+    for (size_t half = std::bit_ceil(all.size()) / 2; half > 0; half /= 2) {
+      for (size_t p = 0; p + half < all.size(); ++p)
+        all[p] = combine(k_, r_.op, r_.type, all[p], all[p + half]);
+      all.resize(std::min(all.size(), half));
+    }
     Value* full = ir.CreateBinaryIntrinsic(Intrinsic::cttz, ir.CreateNot(number), ir.getFalse());
-    auto sum = emit_loop(scope, k_.i64(0), full, k_.i64(1), false, {ir.CreateLoad(type_, partial_)},
+    auto sum = emit_loop(scope, k_.i64(0), full, k_.i64(1), false, {all[0]},
                          [&](Scope&, Value* level, std::vector<Value*> v) -> std::vector<Value*> {
                            Value* x = ir.CreateLoad(type_, at(level, vector));
                            return {combine(k_, r_.op, r_.type, x, v[0])};
@@ -66,19 +88,19 @@ class ColumnSum {
   }
 
  private:
-  static constexpr int tree_levels = 6;
   Value* at(Value* level, Value* vector) {
     Value* first = k_.ir.CreateMul(level, k_.i64(most_));
     return k_.ir.CreateGEP(type_, levels_, k_.ir.CreateAdd(first, vector));
   }
-  Value* top(Value* vector) { return at(k_.i64(tree_levels), vector); }
+  Value* top(Value* vector) { return at(k_.i64(tree_levels_), vector); }
 
   CpuFunction& k_;
   const atlas::Reduction& r_;
-  int lanes_, most_;
+  int lanes_, most_, tree_levels_;
   llvm::Type* type_;
   llvm::Constant* identity_;
-  Value *partial_, *levels_;
+  std::vector<Value*> partials_;
+  Value* levels_;
   std::unique_ptr<BlockTree> blocks_;
 };
 
@@ -91,8 +113,7 @@ void LoopColumns::line(Scope& scope, Value* low, Value* high) {
   Value* stop = ir_.CreateAdd(low, whole);
   Value* step = k_.i64(int64_t{lanes} * f_.plan.columns);
   emit_loop(scope, low, stop, step, false, [&](Scope& block, Value* first) {
-    Value* left =
-        ir_.CreateBinaryIntrinsic(Intrinsic::smin, step, ir_.CreateSub(stop, first));
+    Value* left = ir_.CreateBinaryIntrinsic(Intrinsic::smin, step, ir_.CreateSub(stop, first));
     Value* count = ir_.CreateUDiv(left, k_.i64(lanes));
     auto each = [&](Scope& outer, const std::function<void(Scope&, Value*)>& fill) {
       emit_loop(outer, k_.i64(0), count, k_.i64(1), true, [&](Scope& one, Value* number) {
@@ -161,35 +182,79 @@ void LoopColumns::reduce(Scope& scope, const atlas::Stage& s, const Vectors& vec
   Value* n = emit_expr(scope, rows).v;
   const bool some = f_.at_least_one(f_.rank);
   const int64_t last = some ? (rows.constant_value() - 1) % block_rows + 1 : 0;
+  const int together = partials_together(f_.block, k_.target);
+  const int64_t numbers = partial_rows / together;
   std::vector<ColumnSum> sums;
   sums.reserve(s.reductions.size());
   for (const atlas::Reduction& r : s.reductions)
-    sums.emplace_back(k_, r, rows, vectors.lanes, vectors.most);
+    sums.emplace_back(k_, r, rows, vectors.lanes, vectors.most, together);
   const bool several = sums[0].blocks() != nullptr;
   for (ColumnSum& sum : sums)
     if (several) sum.blocks()->reset(scope);
+  const auto unused_bits =
+      static_cast<uint64_t>(8 - std::countr_zero(static_cast<uint64_t>(numbers)));
+  auto update = [&](Scope& row, Value* i, int number, bool starts) {
+    row.seek();
+    row.set_axis(f_.rank, i);
+    if (together == 1) prefetch_down(f_, row, s.body, partial_rows);
+    std::vector<LaneValue> values = emit_body(row, s.body);
+    row.seek();
+    for (size_t r = 0; r < sums.size(); ++r)
+      sums[r].update(number, values[s.reductions[r].value], starts);
+  };
+  auto group = [&](Scope& scope, Value* i, int count, bool starts) {
+    for (int p = 0; p < count; ++p) {
+      scope.seek();
+      Scope row(scope, false);
+      row.make_certain();
+      update(row, ir_.CreateAdd(i, k_.i64(p * numbers)), p, starts);
+      row.seek();
+      scope.move_to(ir_.GetInsertBlock());
+    }
+  };
+  // Of known rows, `first` being one of the first `numbers`.
+  auto partials = [&](Scope& one, Value* first) {
+    const int64_t count = rows.constant_value(), whole = count - count % partial_rows;
+    if (whole > 0) group(one, first, together, true);
+    if (whole > partial_rows) {
+      one.seek();
+      emit_loop(one, ir_.CreateAdd(first, k_.i64(partial_rows)), k_.i64(whole),
+                k_.i64(partial_rows), true,
+                [&](Scope& row, Value* i) { group(row, i, together, false); });
+    }
+    one.seek();
+    Value* i = ir_.CreateAdd(first, k_.i64(whole));
+    const int64_t left = count - whole;
+    group(one, i, static_cast<int>(left / numbers), whole == 0);
+    if (left % numbers == 0) return;
+    one.seek();
+    const auto p = static_cast<int>(left / numbers);
+    Value* row = ir_.CreateAdd(i, k_.i64(p * numbers));
+    emit_if(one, ir_.CreateICmpSLT(row, n), [&](Scope& rest) { update(rest, row, p, false); });
+  };
   auto partial = [&](Scope& one, Value* number, Value* first, Value* end, Value* vector) {
     show(one, vectors, kept, vector);
     for (ColumnSum& sum : sums) sum.begin_partial(one);
-    emit_loop(one, first, end, k_.i64(partial_rows), last >= partial_rows, [&](Scope& row, Value* i) {
-      if (some) row.make_certain();
-      row.set_axis(f_.rank, i);
-      prefetch_down(f_, row, s.body, partial_rows);
-      std::vector<LaneValue> values = emit_body(row, s.body);
-      row.seek();
-      for (size_t r = 0; r < sums.size(); ++r) sums[r].update(values[s.reductions[r].value]);
-    });
+    if (together > 1)
+      partials(one, first);
+    else
+      emit_loop(one, first, end, k_.i64(partial_rows), last >= partial_rows,
+                [&](Scope& row, Value* i) {
+                  if (some) row.make_certain();
+                  update(row, i, 0, false);
+                });
     for (ColumnSum& sum : sums) sum.end_partial(one, number, vector);
   };
   emit_loop(scope, k_.i64(0), n, k_.i64(block_rows), some, [&](Scope& block, Value* base) {
     Value* end =
         ir_.CreateBinaryIntrinsic(Intrinsic::smin, ir_.CreateAdd(base, k_.i64(block_rows)), n);
-    emit_loop(block, k_.i64(0), k_.i64(partial_rows), k_.i64(1), true, [&](Scope& of, Value* number) {
+    emit_loop(block, k_.i64(0), k_.i64(numbers), k_.i64(1), true, [&](Scope& of, Value* number) {
       Value* reversed =
           ir_.CreateUnaryIntrinsic(Intrinsic::bitreverse, ir_.CreateTrunc(number, ir_.getInt8Ty()));
-      Value* first =
-          ir_.CreateAdd(base, ir_.CreateZExt(ir_.CreateLShr(reversed, 2), ir_.getInt64Ty()));
-      vectors.each(of, [&](Scope& one, Value* vector) { partial(one, number, first, end, vector); });
+      Value* first = ir_.CreateAdd(
+          base, ir_.CreateZExt(ir_.CreateLShr(reversed, unused_bits), ir_.getInt64Ty()));
+      vectors.each(of,
+                   [&](Scope& one, Value* vector) { partial(one, number, first, end, vector); });
     });
     if (!several) return;
     vectors.each(block, [&](Scope& one, Value* vector) {

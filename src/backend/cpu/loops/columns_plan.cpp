@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "atlas/order.h"
 #include "backend/cpu/cost.h"
@@ -23,6 +24,9 @@ Least least_of(const Target& target) {
   return target.isa == Isa::avx2 ? Least{256, 32} : Least{1024, 128};
 }
 
+// With fewer the partials' tree is most of the work.
+constexpr int64_t least_rows_together = 16, least_together = 512;
+
 const Expr& columns_of(const atlas::LoopBlock& block) {
   return block.axes[static_cast<size_t>(block.parallel_rank) - 1].extent;
 }
@@ -38,13 +42,47 @@ size_t reductions_of(const atlas::LoopBlock& block) {
   return n;
 }
 
+// Whether lines eight rows apart, those of a column's partials, meet in too few sets of the nearest
+// cache. A vector of AVX-512 is a line, which is not wanted again; others share it.
+bool lines_meet(const atlas::LoopBlock& block, const Target& target) {
+  constexpr int64_t apart = 4096;  // bytes between lines of a set
+  const int64_t most_lines = target.isa == Isa::avx512 ? 16 : 8;
+  const int64_t rows = block.axes.back().extent.constant_value();
+  return std::ranges::any_of(block.stages, [&](const Stage& s) {
+    return std::ranges::any_of(s.body.instrs, [&](const atlas::Instr& i) {
+      if (i.code != atlas::Code::load) return false;
+      const auto step = i.expr.linear_in_axis(static_cast<int>(block.axes.size()) - 1);
+      if (!step || !step->first.is_const() || step->first.is(0)) return false;
+      const int64_t row = step->first.constant_value() * size_of(i.type);
+      return rows * std::gcd(row, apart / 8) > most_lines * apart;
+    });
+  });
+}
+
 }  // namespace
+
+int partials_together(const atlas::LoopBlock& block, const Target& target) {
+  constexpr int64_t least_columns = 16;  // a vector's; with many, rows are long enough to walk
+  const Expr &rows = block.axes.back().extent, &columns = columns_of(block);
+  constexpr int64_t most_rows = 256;  // lines of more are more than the nearest cache keeps
+  const Least several = least_of(target);
+  if (target.isa == Isa::neon || reductions_of(block) != 1 || !rows.is_const() ||
+      !columns.is_const() || columns.constant_value() < least_columns ||
+      rows.constant_value() < least_rows_together || rows.constant_value() > most_rows ||
+      rows.constant_value() * columns.constant_value() < least_together ||
+      (columns.constant_value() >= several.columns && rows.constant_value() >= several.rows))
+    return 1;
+  for (const Stage& s : block.stages)
+    if (!s.reductions.empty() && arithmetic_count(s.body) > 2) return 1;
+  return lines_meet(block, target) ? 1 : 8;
+}
 
 bool goes_down_columns(const atlas::LoopBlock& block, LaneMode mode, const Target& target) {
   if (mode != LaneMode::parallel || reductions_of(block) == 0 ||
       static_cast<int>(block.axes.size()) != block.parallel_rank + 1)
     return false;
-  const Least least = least_of(target);
+  const bool together = partials_together(block, target) > 1;
+  const Least least = together ? Least{1, least_rows_together} : least_of(target);
   const Expr &rows = block.axes.back().extent, &columns = columns_of(block);
   if (rows.has_axes() || (rows.is_const() && rows.constant_value() < least.rows)) return false;
   if (!columns.is_const() || columns.constant_value() < least.columns) return false;
@@ -77,7 +115,10 @@ int column_vectors(const atlas::Program& p, const LoopPlan& plan, const Target& 
   const int64_t registers = target.isa == Isa::avx512 || target.isa == Isa::neon ? 16 : 8;
   const Expr& extent = b.axes[static_cast<size_t>(b.lane_axis)].extent;
   int n = 4;
-  if (down && work <= 2 * sums) {
+  const int together = down ? partials_together(b, target) : 1;
+  if (together > 1)
+    n = std::max(1, static_cast<int>(registers) / together);
+  else if (down && work <= 2 * sums) {
     n = 16;
     while (n > 4 && (n * sums > registers || n * plan.lanes > 256 ||
                      extent.constant_value() < 8 * n * plan.lanes))
@@ -113,7 +154,7 @@ int block_columns(const atlas::Program& program, const LoopPlan& plan, const Tar
     for (const atlas::Reduction& r : s.reductions)
       state += int64_t{8 + block_levels(b.axes.back().extent)} * size_of(r.type);
   }
-  int64_t columns = run / narrowest;
+  int64_t columns = std::min(run / narrowest, columns_of(b).constant_value() + plan.lanes - 1);
   while (columns > plan.lanes && columns * state > most_state) columns /= 2;
   return static_cast<int>(std::max<int64_t>(1, columns / plan.lanes));
 }

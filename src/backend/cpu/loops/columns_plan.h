@@ -5,6 +5,9 @@
 
 namespace hologram::cpu {
 
+/// Partials of a column that are summed at a time, in registers: several where little else is done.
+int partials_together(const atlas::LoopBlock& block, const Target& target);
+
 /// Whether the row stages of a nest go down columns, block by block, and their reductions take the
 /// elements of one partial after the other, which saves keeping the 64 partials of every column in
 /// memory.
