@@ -187,8 +187,7 @@ def test_memory_between_steps_counts_in_pytorch_and_obeys_its_limit(torch):
 
 def test_a_training_step_has_eagers_gradients(torch):
     """The backward graph runs in a thread of autograd's."""
-    weights = torch.randn(256, 256, device="cuda")
-    x = torch.randn(64, 256, device="cuda")
+    weights, x = torch.randn(256, 256, device="cuda"), torch.randn(64, 256, device="cuda")
     gradients = []
     for function in (softened, torch.compile(softened, backend="hologram", dynamic=False)):
         w = weights.clone().requires_grad_()
