@@ -13,7 +13,10 @@ bool renders(const Target& target, ir::Op op, DType type);
 class CpuFunction final : public codegen::Function {
  public:
   CpuFunction(llvm::Module& m, const atlas::Program& p, const Target& t)
-      : Function(m, p, t), target(t) {}
+      : Function(m, p, t), target(t) {
+    // instructions for whole registers are there where lanes fill halves of them
+    if (t.isa == Isa::avx512) function->addFnAttr("min-legal-vector-width", "512");
+  }
 
   Value* render(ir::Op op, Value* x, bool bounded) override;
   Value* round_to_bf16(Value* x) override;
