@@ -61,8 +61,7 @@ def test_tutorial_trains_as_eager(name, tmp_path, beside):
 
 
 def test_tutorial_has_the_same_bits_whatever_the_threads(tmp_path, beside):
-    said = run(TRAINING / "digits.py", "--short", "--check", cwd=tmp_path)
-    assert said.splitlines()[-1] == "the same bits"
+    assert run(TRAINING / "digits.py", "--short", "--check", cwd=tmp_path).splitlines()[-1] == "the same bits"
 
 
 def test_there_are_examples():

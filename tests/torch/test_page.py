@@ -25,7 +25,8 @@ HOSTILE = "</script><script>throw 1</script><b title=\"x\">&'"
 @module(first=lambda: torch.nn.Linear(64, 128), second=lambda: torch.nn.Linear(128, 64))
 def Model(self, x):
     y = torch.tanh(self.first(x)) * 2  # a line of its own
-    return torch.softmax(self.second(torch.special.airy_ai(y)) + x, -1)
+    z = torch.special.airy_ai(y)
+    return torch.softmax(self.second(z) + x, -1)
 
 
 def data_of(page: str) -> dict:
