@@ -25,7 +25,7 @@ Least least_of(const Target& target) {
 }
 
 // With fewer the partials' tree is most of the work.
-constexpr int64_t least_rows_together = 16, least_together = 512;
+constexpr int64_t least_rows_together = 16, least_together = 512, least_bytes = 2048;
 
 const Expr& columns_of(const atlas::LoopBlock& block) {
   return block.axes[static_cast<size_t>(block.parallel_rank) - 1].extent;
@@ -43,18 +43,19 @@ size_t reductions_of(const atlas::LoopBlock& block) {
 }
 
 // Whether lines eight rows apart, those of a column's partials, meet in too few sets of the nearest
-// cache. A vector of AVX-512 is a line, which is not wanted again; others share it.
+// cache, or rows lie along lines. A vector of AVX-512 is a line, which is not wanted again; others
+// share it.
 bool lines_meet(const atlas::LoopBlock& block, const Target& target) {
   constexpr int64_t apart = 4096;  // bytes between lines of a set
-  const int64_t most_lines = target.isa == Isa::avx512 ? 16 : 8;
   const int64_t rows = block.axes.back().extent.constant_value();
+  const int64_t most_lines = target.isa == Isa::avx512 ? 16 : rows <= 128 ? 8 : 4;
   return std::ranges::any_of(block.stages, [&](const Stage& s) {
     return std::ranges::any_of(s.body.instrs, [&](const atlas::Instr& i) {
       if (i.code != atlas::Code::load) return false;
       const auto step = i.expr.linear_in_axis(static_cast<int>(block.axes.size()) - 1);
       if (!step || !step->first.is_const() || step->first.is(0)) return false;
       const int64_t row = step->first.constant_value() * size_of(i.type);
-      return rows * std::gcd(row, apart / 8) > most_lines * apart;
+      return step->first.is(1) || rows * std::gcd(row, apart / 8) > most_lines * apart;
     });
   });
 }
@@ -69,11 +70,14 @@ int partials_together(const atlas::LoopBlock& block, const Target& target) {
   if (target.isa == Isa::neon || reductions_of(block) != 1 || !rows.is_const() ||
       !columns.is_const() || columns.constant_value() < least_columns ||
       rows.constant_value() < least_rows_together || rows.constant_value() > most_rows ||
-      rows.constant_value() * columns.constant_value() < least_together ||
       (columns.constant_value() >= several.columns && rows.constant_value() >= several.rows))
     return 1;
+  const int64_t elements = rows.constant_value() * columns.constant_value();
+  if (elements < least_together) return 1;
   for (const Stage& s : block.stages)
-    if (!s.reductions.empty() && arithmetic_count(s.body) > 2) return 1;
+    if (!s.reductions.empty() &&
+        (arithmetic_count(s.body) > 2 || elements * size_of(s.reductions[0].type) < least_bytes))
+      return 1;
   return lines_meet(block, target) ? 1 : 8;
 }
 
