@@ -16,27 +16,20 @@ def keep(*shape):
 
 Q, K, V = (2, 4, 7, 16), (2, 4, 9, 16), (2, 4, 9, 16)
 CASES = {
-    "plain": (Q, K, V, None, {}),
-    "causal": (Q, Q, Q, None, {"is_causal": True}),
-    "causal_longer_keys": (Q, K, V, None, {"is_causal": True}),
-    "scale": (Q, K, V, None, {"scale": 0.7}),
-    "truth_mask": (Q, K, V, keep(7, 9), {}),
-    "padding_mask": (Q, K, V, keep(2, 1, 1, 9), {}),
-    "head_mask": (Q, K, V, keep(4, 7, 9), {}),
-    "bias": (Q, K, V, normal(2, 1, 7, 9, seed=5), {}),
-    "grouped": (Q, (2, 2, 9, 16), (2, 2, 9, 16), None, {"enable_gqa": True}),
+    "plain": (Q, K, V, None, {}), "causal": (Q, Q, Q, None, {"is_causal": True}),
+    "causal_longer_keys": (Q, K, V, None, {"is_causal": True}), "scale": (Q, K, V, None, {"scale": 0.7}),
+    "truth_mask": (Q, K, V, keep(7, 9), {}), "padding_mask": (Q, K, V, keep(2, 1, 1, 9), {}), "head_mask": (Q, K, V, keep(4, 7, 9), {}),
+    "bias": (Q, K, V, normal(2, 1, 7, 9, seed=5), {}), "grouped": (Q, (2, 2, 9, 16), (2, 2, 9, 16), None, {"enable_gqa": True}),
     "grouped_causal": ((1, 6, 5, 8), (1, 2, 5, 8), (1, 2, 5, 8), None, {"enable_gqa": True, "is_causal": True}),
-    "one_head_of_keys": (Q, (2, 1, 9, 16), (2, 1, 9, 16), normal(2, 1, 7, 9, seed=5), {}),
-    "value_width": (Q, K, (2, 4, 9, 24), None, {}),
-    "three_axes": ((3, 7, 16), (3, 9, 16), (3, 9, 16), None, {}),
-    "one_query": ((2, 4, 1, 16), K, V, None, {}),
+    "one_head_of_keys": (Q, (2, 1, 9, 16), (2, 1, 9, 16), normal(2, 1, 7, 9, seed=5), {}), "value_width": (Q, K, (2, 4, 9, 24), None, {}),
+    "three_axes": ((3, 7, 16), (3, 9, 16), (3, 9, 16), None, {}), "one_query": ((2, 4, 1, 16), K, V, None, {}),
     "wide": ((1, 2, 130, 64), (1, 2, 200, 64), (1, 2, 200, 64), None, {}),
     "wide_truth_mask": ((1, 2, 45, 16), (1, 2, 150, 16), (1, 2, 150, 16), keep(45, 150), {}),
     "hidden_row": ((1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8), torch.arange(4)[:, None].expand(4, 4) != 2, {}),
     "deep": ((1, 2, 70, 256), (1, 2, 131, 256), (1, 2, 131, 256), keep(70, 131), {}),
     "deep_uneven": ((1, 2, 70, 80), (1, 2, 131, 80), (1, 2, 131, 112), None, {}),
     "wide_bias": ((1, 2, 45, 16), (1, 2, 150, 16), (1, 2, 150, 16), normal(1, 2, 45, 150, seed=5), {}),
-}
+}  # fmt: skip
 
 
 def attend(q, k, v, mask, options):

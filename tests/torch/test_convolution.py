@@ -334,23 +334,16 @@ def test_kinds_of_pixels_are_joined_apart_from_sums(size):
 
 
 POOLS = {
-    "max": lambda x: F.max_pool2d(x, 3, 2, 1),
-    "max_dilated": lambda x: F.max_pool2d(x, (2, 3), (3, 1), 1, (3, 2), ceil_mode=True),
-    "max_large": lambda x: F.max_pool2d(x, 7, 5, 3),
-    "max_3d": lambda x: F.max_pool3d(x, 2, 1),
-    "avg": lambda x: F.avg_pool2d(x, 3, 2, 1),
+    "max": lambda x: F.max_pool2d(x, 3, 2, 1), "max_dilated": lambda x: F.max_pool2d(x, (2, 3), (3, 1), 1, (3, 2), ceil_mode=True),
+    "max_large": lambda x: F.max_pool2d(x, 7, 5, 3), "max_3d": lambda x: F.max_pool3d(x, 2, 1), "avg": lambda x: F.avg_pool2d(x, 3, 2, 1),
     "avg_ceil": lambda x: F.avg_pool2d(x, 3, 2, 1, True, False),
-    "avg_divisor": lambda x: F.avg_pool2d(x, (3, 2), (2, 3), (1, 0), divisor_override=5),
-    "avg_3d": lambda x: F.avg_pool3d(x, 3, 2, 1),
+    "avg_divisor": lambda x: F.avg_pool2d(x, (3, 2), (2, 3), (1, 0), divisor_override=5), "avg_3d": lambda x: F.avg_pool3d(x, 3, 2, 1),
     "avg_lines": lambda x: F.avg_pool2d(x, (7, 8), (5, 3), (3, 2), True, False),
     "avg_3d_lines": lambda x: F.avg_pool3d(x, (4, 5, 6), (2, 3, 2), 2, True),
-    "avg_none": lambda x: torch.cat([F.avg_pool2d(x[:0], 2), F.avg_pool2d(x, 2)]),
-    "avg_apart": lambda x: F.avg_pool2d(x, 7),
-    "adaptive": lambda x: F.adaptive_avg_pool2d(x, (5, 1)),
-    "adaptive_uneven": lambda x: F.adaptive_avg_pool2d(x, (4, 5)),
-    "adaptive_more": lambda x: F.adaptive_avg_pool2d(x, (20, 9)),
-    "adaptive_3d_uneven": lambda x: F.adaptive_avg_pool3d(x, (2, 4, 14)),
-}
+    "avg_none": lambda x: torch.cat([F.avg_pool2d(x[:0], 2), F.avg_pool2d(x, 2)]), "avg_apart": lambda x: F.avg_pool2d(x, 7),
+    "adaptive": lambda x: F.adaptive_avg_pool2d(x, (5, 1)), "adaptive_uneven": lambda x: F.adaptive_avg_pool2d(x, (4, 5)),
+    "adaptive_more": lambda x: F.adaptive_avg_pool2d(x, (20, 9)), "adaptive_3d_uneven": lambda x: F.adaptive_avg_pool3d(x, (2, 4, 14)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", POOLS)

@@ -9,15 +9,12 @@ from torch import optim
 MAKE = {
     "SGD": lambda p, lr: optim.SGD(p, lr, weight_decay=0.01),
     "SGD, Nesterov": lambda p, lr: optim.SGD(p, lr, momentum=0.9, nesterov=True),
-    "Adam, AMSGrad": lambda p, lr: optim.Adam(p, lr, amsgrad=True, weight_decay=0.01),
-    "AdamW": lambda p, lr: optim.AdamW(p, lr),
-    "AdamW of lists": lambda p, lr: optim.AdamW(p, lr.item(), foreach=True),
-    "AdamW, fused": lambda p, lr: optim.AdamW(p, lr, fused=True),
+    "Adam, AMSGrad": lambda p, lr: optim.Adam(p, lr, amsgrad=True, weight_decay=0.01), "AdamW": lambda p, lr: optim.AdamW(p, lr),
+    "AdamW of lists": lambda p, lr: optim.AdamW(p, lr.item(), foreach=True), "AdamW, fused": lambda p, lr: optim.AdamW(p, lr, fused=True),
     "Adagrad": lambda p, lr: optim.Adagrad(p, lr, lr_decay=0.1),
     "RMSprop": lambda p, lr: optim.RMSprop(p, lr, momentum=0.5, centered=True),
-    "Adafactor": lambda p, lr: ours.Adafactor(p, lr, weight_decay=0.1),
-    "Lion": lambda p, lr: ours.Lion(p, lr, weight_decay=0.1),
-}
+    "Adafactor": lambda p, lr: ours.Adafactor(p, lr, weight_decay=0.1), "Lion": lambda p, lr: ours.Lion(p, lr, weight_decay=0.1),
+}  # fmt: skip
 EAGER = {"Adafactor": lambda p, lr: optim.Adafactor(p, lr, weight_decay=0.1), "Lion": lambda p, lr: Lion(p, lr)}
 
 GRAPHS = {"SGD, Nesterov": 2, "AdamW, fused": 0}  # momentum begins behind the first step; PyTorch's fused kernels are not captured

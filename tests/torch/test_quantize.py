@@ -165,7 +165,11 @@ def test_a_layer_that_calibration_does_not_reach():
     model = nn.ModuleDict({"a": nn.Linear(8, 8), "b": nn.Linear(8, 8)})
     with pytest.raises(ValueError, match="reached 1 of 2 layers, not 'b'"):
         quantize(model, "static-int8", calibrate=lambda m: m["a"](torch.randn(2, 8)))
+    for calibrate, error in ((5, TypeError), ([None], TypeError), ([torch.full((2, 8), torch.nan)], ValueError)):
+        with pytest.raises(error, match="quantize: calibrate: "):
+            quantize(model["a"], "static-int8", calibrate=calibrate)
     assert not model["a"]._forward_pre_hooks
+    assert all(type(quantize(nn.Linear(0, 8), mode)) is nn.Linear for mode in ("dynamic-int8", "weight-int8", "weight-int4"))
 
 
 @pytest.mark.parametrize("mode, dtype", [("dynamic-int8", torch.bfloat16), ("weight-int4", torch.float16)])

@@ -7,16 +7,13 @@ from hologram_torch.lowering import recurrent
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 LAYERS = {
-    "lstm": lambda: torch.nn.LSTM(6, 5),
-    "lstm_deep": lambda: torch.nn.LSTM(6, 5, 2, bidirectional=True, batch_first=True),
+    "lstm": lambda: torch.nn.LSTM(6, 5), "lstm_deep": lambda: torch.nn.LSTM(6, 5, 2, bidirectional=True, batch_first=True),
     "lstm_no_bias": lambda: torch.nn.LSTM(6, 5, bias=False),
-    "lstm_projected": lambda: torch.nn.LSTM(6, 5, 2, proj_size=3, bidirectional=True),
-    "gru": lambda: torch.nn.GRU(6, 5),
+    "lstm_projected": lambda: torch.nn.LSTM(6, 5, 2, proj_size=3, bidirectional=True), "gru": lambda: torch.nn.GRU(6, 5),
     "gru_deep": lambda: torch.nn.GRU(6, 5, 2, bidirectional=True),
-    "gru_no_bias": lambda: torch.nn.GRU(6, 5, bias=False, batch_first=True),
-    "rnn": lambda: torch.nn.RNN(6, 5),
+    "gru_no_bias": lambda: torch.nn.GRU(6, 5, bias=False, batch_first=True), "rnn": lambda: torch.nn.RNN(6, 5),
     "rnn_relu": lambda: torch.nn.RNN(6, 5, nonlinearity="relu", bidirectional=True),
-}
+}  # fmt: skip
 
 
 def make(name):

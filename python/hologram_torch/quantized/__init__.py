@@ -43,7 +43,7 @@ def quantize(model, mode, *, group=None, skip=(), calibrate=None):
         raise ValueError(f"quantize: group: expected None or, for weights alone, a number from 2 on, got {group!r} for {mode!r}")
     if (calibrate is not None) != (mode == "static-int8"):
         raise ValueError(f"quantize: calibrate: expected {'inputs' if calibrate is None else 'None'} for {mode!r}, got {calibrate!r}")
-    found = {name: layer for name, layer in model.named_modules() if _KINDS.get(_kind(layer)) and not _skipped(name, layer, skip)}
+    found = {name: layer for name, layer in model.named_modules() if _takes(layer) and not _skipped(name, layer, skip)}
     ranges = observe(model, {n: m for n, m in found.items() if _kind(m) != "Embedding"}, calibrate) if calibrate is not None else {}
     maker, memo = _Maker(mode, group, found.values()), {id(p): p for p in model.parameters()}
     for name, layer in found.items():
@@ -58,6 +58,10 @@ def _kind(layer):
     if of.startswith("torch.nn.modules") or (of.startswith("transformers.") and kind.__name__ == "Conv1D"):
         return kind.__name__
     return None
+
+
+def _takes(layer):
+    return _KINDS.get(_kind(layer)) and layer.weight.numel()  # an empty weight has no range
 
 
 def _skipped(name, layer, skip):

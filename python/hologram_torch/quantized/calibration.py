@@ -13,6 +13,8 @@ def observe(model, found, calibrate):
             x = arguments[0].detach().float()
             if x.numel():
                 low, high = x.amin(), x.amax()
+                if not (high - low).isfinite():
+                    raise ValueError(f"quantize: calibrate: layer {name!r} was given numbers whose range is {low} to {high}")
                 if name in ranges:
                     low, high = torch.minimum(low, ranges[name][0]), torch.maximum(high, ranges[name][1])
                 ranges[name] = low, high
@@ -38,9 +40,13 @@ def _run(model, calibrate):
         if callable(calibrate):
             calibrate(model)
             return False
+        if not hasattr(calibrate, "__iter__"):
+            raise TypeError(f"quantize: calibrate: expected an iterable or a function, got {type(calibrate).__name__}")
         empty = True
         for given in calibrate:
             empty = False
+            if not isinstance(given, (dict, tuple, list, torch.Tensor)):
+                raise TypeError(f"quantize: calibrate: expected tensors, tuples or dicts of arguments, got {type(given).__name__}")
             if isinstance(given, dict):
                 model(**given)
             elif isinstance(given, (tuple, list)):
