@@ -164,7 +164,7 @@ def run(name, args, folder):
     clock = time.thread_time if args.threads == 1 else time.perf_counter
     times, reads = measured(peers, args.seconds, clock, args.threads)
     every = np.concatenate([reads[peer.name] for peer in peers]) / 1e9
-    size = bytes_read(peers[0].steps)
+    size = bytes_read(next(peer.steps for peer in peers if peer.steps is not None))
     print(f"{name}: {sum(p.numel() for p in plain.parameters()) / 1e6:.0f} M parameters, a step reads {size / 1e6:.0f} MB; "
           f"memory reads {every.min():.1f} to {every.max():.1f} GB/s, median {np.median(every):.1f}")  # fmt: skip
     base = np.array(times[peers[0].name])

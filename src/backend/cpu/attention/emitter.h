@@ -44,10 +44,10 @@ class AttentionEmitter : ScoreBlocks {
   // emit.cpp: units, what lanes along queries compute, values and results.
   void prepare();
   void emit_unit(Scope& scope, Value* unit);
-  // Of the next batch point, the share of its query block number `block`.
   // The axes of a unit's batch point; its first head, where units have several.
   Value* set_unit_axes(Scope& scope, Value* batch);
   Expr batch_points() const;
+  // Of the next batch point, the share of its query block number `block`.
   void fetch_ahead(Scope& scope, Value* batch, Value* block);
   // Groups of heads whose rows are in one unit.
   int64_t groups() const;
