@@ -205,10 +205,7 @@ void AttentionEmitter::fetch_ahead(Scope& scope, Value* batch, Value* block) {
       Value* at =
           element(k_, a_.operand_type, k_.buffer(o.load.buffer), add(base, mul(row, stride)));
       for (int64_t byte = 0; byte < o.columns * size; byte += line)
-        k_.ir.CreateIntrinsic(
-            llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
-            {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), at, static_cast<uint64_t>(byte)),
-             k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
+        emit_fetch(k_, at, byte, FetchTo::second_level);
     });
   }
   next.seek();

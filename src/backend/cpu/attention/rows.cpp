@@ -6,8 +6,6 @@
 // and bfloat16 caches are widened as they are loaded, v too. Other keys are transposed in
 // registers, several panels at a time. A block's exponentials are summed in 16 strided partials
 // likewise.
-#include <llvm/IR/Intrinsics.h>
-
 #include "backend/cpu/attention/emitter.h"
 #include "backend/cpu/exponential.h"
 #include "backend/cpu/operands/dots.h"
@@ -55,11 +53,7 @@ void AttentionEmitter::fetch_rows(Value* key) {
         columns.is_const() ? columns.constant_value() * size_of(a_.operand_type) : most + 1;
     if (bytes > most) return;
     Value* row = element(k_, a_.operand_type, k_.buffer(load.buffer), add(base, mul(key, stride)));
-    for (int64_t at = 0; at < bytes; at += line)
-      k_.ir.CreateIntrinsic(
-          llvm::Intrinsic::prefetch, {k_.ir.getPtrTy()},
-          {k_.ir.CreateConstGEP1_64(k_.ir.getInt8Ty(), row, static_cast<uint64_t>(at)),
-           k_.ir.getInt32(0), k_.ir.getInt32(2), k_.ir.getInt32(1)});
+    for (int64_t at = 0; at < bytes; at += line) emit_fetch(k_, row, at, FetchTo::second_level);
   };
   fetch(*plan_.k_load, unit_.next_k, size_.k_row, plan_.depth);
   if (!plan_.v_load) return;

@@ -47,10 +47,11 @@ Value* element(CpuFunction& k, DType t, Value* base, Value* index) {
   return k.ir.CreateInBoundsGEP(k.memory_type(t), base, index);
 }
 
-void emit_fetch(CpuFunction& k, Value* p, int64_t from) {
+void emit_fetch(CpuFunction& k, Value* p, int64_t from, FetchTo to) {
   p = k.ir.CreateGEP(k.ir.getInt8Ty(), p, k.i64(from));
-  k.ir.CreateIntrinsic(llvm::Intrinsic::prefetch, {k.ir.getPtrTy()},
-                       {p, k.ir.getInt32(0), k.ir.getInt32(3), k.ir.getInt32(1)});
+  k.ir.CreateIntrinsic(
+      llvm::Intrinsic::prefetch, {k.ir.getPtrTy()},
+      {p, k.ir.getInt32(0), k.ir.getInt32(static_cast<uint32_t>(to)), k.ir.getInt32(1)});
 }
 
 void fetch_columns(Scope& scope, const atlas::Body& body, int64_t count, int64_t later) {

@@ -2,6 +2,7 @@
 // transposed.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "backend/cpu/function.h"
@@ -23,8 +24,9 @@ Value* element(CpuFunction& k, DType t, Value* base, Value* index);
 /// Of a stream that few rows read: hardware stops at the end of each page.
 inline constexpr int64_t bytes_ahead = 8192;
 
-/// Fetches the line at `from` bytes behind `p` to the first-level cache.
-void emit_fetch(CpuFunction& k, Value* p, int64_t from);
+enum class FetchTo : uint8_t { second_level = 2, first_level = 3 };
+/// Fetches the line at `from` bytes behind `p`.
+void emit_fetch(CpuFunction& k, Value* p, int64_t from, FetchTo to = FetchTo::first_level);
 
 /// Fetches what plain loads of `body` read along the lanes of `scope`: so many elements, `later`
 /// elements on.
