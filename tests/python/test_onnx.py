@@ -1,5 +1,7 @@
 # tests/python/test_onnx.py: ONNX models as functions of NumPy arrays
+import contextlib
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -13,8 +15,8 @@ import pytest
 pytest.importorskip("onnx")
 import onnx.reference  # noqa: E402
 import onnx_nodes  # noqa: E402
-from hologram.onnx import parts, tensors, wire  # noqa: E402
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from hologram.onnx import attributes, parts, table, tensors, wire  # noqa: E402
+from onnx import TensorProto, defs, helper, numpy_helper  # noqa: E402
 from onnx_models import model  # noqa: E402
 
 RNG = np.random.default_rng(7)
@@ -184,6 +186,31 @@ def test_what_is_not_supported_is_named_with_its_node():
     for given, words in ((b"something else", "no ONNX model"), (b"\0\0", "field without a number"), (nothing, "model reads 'z', which no")):
         with pytest.raises(ValueError, match=words):
             hologram.from_onnx(given)
+
+
+@pytest.mark.parametrize("op, opset, given, words", [
+    ("Softmax", 20, {"axes": 1}, r"node 0 'n' \(Softmax, opset 20 of ai.onnx\): it has no attribute 'axes', but axis"),
+    ("Clip", 13, {"min": 0.0}, "no attribute 'min', but none"), ("Clip", 7, {"min": 0.0}, None), ("Relu", 20, {"__of_a_tool": 1}, None),
+    ("HannWindow", 20, {"period": 1}, "no attribute 'period', but"), ("Transpose", 20, {"perm": 1}, "'perm': expected a value of kind INTS"),
+    ("Concat", 20, {}, "attribute 'axis' is missing"), ("f", 20, {"k": 1.0}, None), ("f", 20, {"kk": 1.0}, "no attribute 'kk', but k"),
+])  # fmt: skip
+def test_attributes_that_an_operator_does_not_have_are_errors(op, opset, given, words):
+    proto = model([helper.make_node(op, ["x"], ["y"], "n", "", "d" * (op == "f"), **given)], {"x": ("float32", [3])}, ["y"], opset=opset)
+    inner = helper.make_node("Elu", ["a"], ["b"])
+    inner.attribute.add(name="alpha", ref_attr_name="k", type=onnx.AttributeProto.FLOAT)
+    proto.functions.append(helper.make_function("d", "f", ["a"], ["b"], [inner], proto.opset_import, ["k"]))
+    proto.opset_import.add(domain="d", version=1)
+    with pytest.raises(ValueError, match=words) if words else contextlib.nullcontext():
+        hologram.from_onnx(proto)
+
+
+def test_attributes_are_those_of_the_standard():
+    assert table.find("", "none", 20) is None  # now all rows are there
+    for (domain, op), version in itertools.product(table.ROWS, range(7, 29)):
+        if domain == "" and table.find("", op, version) and defs.has(op, version) and (op != "Constant" or version > 10):
+            known = defs.get_schema(op, version).attributes
+            assert attributes.names("", op, version) == {name: a.required for name, a in known.items()}, (op, version)
+            assert all(attributes._KIND.get(name, a.type.name) == a.type.name for name, a in known.items()), op
 
 
 def external(folder, location, **more):

@@ -2,7 +2,7 @@
 # mypy: ignore-errors
 import re
 
-from hologram.onnx import table, tensors, wire
+from hologram.onnx import attributes, table, tensors, wire
 
 _NAMED = {wire.FLOAT: "f", wire.INT: "i", wire.FLOATS: "floats", wire.INTS: "ints", wire.TENSORS: "tensors", wire.TYPE_PROTO: "tp"}
 
@@ -86,14 +86,22 @@ class Node:
         """Finds what computes the node: a row, a function of the model, or the function that the standard defines it by."""
         self.function = self.scope.functions.get((self.domain, self.op, getattr(self.proto, "overload", "")))
         if self.function is not None:
+            if self.proto.attribute:
+                attributes.check(self, _attributes_of(self.function), {})
             return
         if self.version is None:
             raise self.refused(f"the model imports no opset of domain {self.domain or 'ai.onnx'!r}")
         if self.domain == "" and self.version < OLDEST and _since(self.op, self.version) != _since(self.op, OLDEST):
             raise self.refused(f"the operator is as it was before opset {OLDEST}, the oldest that is supported")
         self.row = table.find(self.domain, self.op, self.version)
-        if self.row is None and self._schema() is None:
+        schema = self._schema() if self.row is None else None
+        if self.row is None and schema is None:
             raise self.refused("the operator is not supported")
+        if schema is None:
+            attributes.check(self, attributes.names(self.domain, self.op, self.version))
+        else:
+            known = schema.attributes.items()
+            attributes.check(self, {name: a.required for name, a in known}, {name: a.type.name for name, a in known})
 
     def _schema(self):
         """The operator's definition, where that is by a function."""
@@ -140,6 +148,16 @@ class Node:
             elif attribute.name in self.attributes:
                 node.attribute.append(onnx.helper.make_attribute(attribute.name, self.attributes[attribute.name]))
         return node
+
+
+def _attributes_of(function):
+    """Names of attributes that calls of a model's function may give: those declared, and those that its nodes refer to."""
+    found, nodes = [*function.attribute, *(a.name for a in function.attribute_proto)], [*function.node]
+    for node in nodes:
+        for attribute in node.attribute:
+            found.append(attribute.ref_attr_name)
+            nodes += attribute.g.node if attribute.type == wire.GRAPH else ()
+    return dict.fromkeys(filter(None, found), False)
 
 
 class Graph:

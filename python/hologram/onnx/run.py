@@ -89,11 +89,11 @@ def run_node(tracer, node, environment):
         results = listed(_results(tracer, node, operands, environment))
     except NotImplementedError:
         raise
-    except (Unsupported, TraceError, ValueError, TypeError, IndexError, RuntimeError) as error:
+    except (Unsupported, TraceError, ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError) as error:
         if "from_onnx: node" in str(error):
             raise
         kind = NotImplementedError if isinstance(error, (Unsupported, TraceError)) else ValueError
-        raise kind(f"from_onnx: {node}: {error}") from error
+        raise kind(f"from_onnx: {node}: {str(error) or type(error).__name__}") from error
     for name, value in zip(node.outputs, results):
         if name:
             environment[name] = wrapped(tracer, value)
