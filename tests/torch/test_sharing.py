@@ -35,7 +35,7 @@ RESULTS = {
     "whole and parts": lambda a: (a, a[:2], a.mT, a.view(-1), a.unsqueeze(0), a.expand(2, 4, 4), a.diagonal(), a.unfold(0, 2, 1)),
     "several": lambda a: (*a.split(2), *(a + 1).chunk(2, dim=1), *(a + 2).unbind()),
     "strided": lambda a: (a.as_strided((2, 2), (1, 4), 3), a), "written": lambda a: (a[0].add_(1), a),
-    "dtypes": lambda a: (a.view(torch.int32)[1:], a.view(torch.int16), a),
+    "dtypes": lambda a: (a.view(torch.int32)[1:], a.view(torch.int16), a, a[:1].expand(4, 4).view(torch.int16)),
     "broken": lambda a: ((b := (a + 1).mT), torch._dynamo.graph_break() or b.expand(2, 4, 4)), "complex": complexes,
 }  # fmt: skip
 SOURCES = {"ours": torch.sin, "PyTorch's": torch.linalg.matrix_exp, "a user's": following, "an argument": lambda x: x}

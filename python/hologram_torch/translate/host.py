@@ -157,8 +157,11 @@ def with_strides(tensor, strides):
         return tensor
     if _has_strides(tensor, strides):
         return tensor.as_strided(tensor.shape, strides)
-    out = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
-    target = out
+    return _laid_out(tensor, strides)
+
+
+def _laid_out(tensor, strides):
+    target = out = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     for axis, stride in enumerate(strides):
         if stride == 0:
             target, tensor = target.narrow(axis, 0, 1), tensor.narrow(axis, 0, 1)
@@ -215,7 +218,7 @@ def _conform(tensor, dtype, shape, strides, shared, name):
     if strides is not None:
         if _has_strides(tensor, strides) and _storage(tensor) not in shared:
             return tensor
-        return torch.empty_strided(tensor.shape, strides, dtype=dtype, device=tensor.device).copy_(tensor)
+        return _laid_out(tensor, strides)
     return tensor.clone() if _storage(tensor) in shared else tensor
 
 
