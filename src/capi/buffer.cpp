@@ -139,10 +139,12 @@ void resize(hologram_handle executor, hologram_handle handle, uint64_t length) {
     fail(busy, "the buffer shows memory of the caller's, which cannot be resized");
   if (b.slice || !b.storage.get()->unique())
     fail(busy, "a view, a slice or a tensor still uses the buffer's storage");
-  runtime::StorageRef fresh = b.executor->memory->allocate(bytes);
+  if (bytes == b.bytes()) return;
   const uint64_t kept = std::min(bytes, b.bytes());
+  bool zeroed = false;
+  runtime::StorageRef fresh = b.executor->memory->allocate(bytes, true, &zeroed);
   b.executor->copy(fresh->data(), b.data, kept);
-  b.executor->clear(fresh->data() + kept, bytes - kept);
+  if (!zeroed) b.executor->clear(fresh->data() + kept, bytes - kept);
   b.storage = std::move(fresh);
   b.data = b.storage->data();
   b.length = length;

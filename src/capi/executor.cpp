@@ -45,9 +45,10 @@ hologram_handle allocate(hologram_handle executor, DType dtype, uint64_t length,
   auto pin = need_executor(executor);
   const auto& state = pin->state;
   const uint64_t bytes = checked_bytes(length, dtype);
+  bool zeroed = false;
   runtime::StorageRef storage =
-      state->memory->allocate(static_cast<size_t>(bytes), (flags & HOLOGRAM_LINEAR) == 0);
-  if ((flags & HOLOGRAM_UNINITIALIZED) == 0) state->clear(storage->data(), bytes);
+      state->memory->allocate(static_cast<size_t>(bytes), (flags & HOLOGRAM_LINEAR) == 0, &zeroed);
+  if ((flags & HOLOGRAM_UNINITIALIZED) == 0 && !zeroed) state->clear(storage->data(), bytes);
   return publish(buffers, make_buffer(state, dtype, length, std::move(storage)));
 }
 

@@ -303,7 +303,7 @@ MemoryPool::~MemoryPool() {
   state_->drop_live(1);
 }
 
-void* MemoryPool::allocate(size_t bytes) {
+void* MemoryPool::allocate(size_t bytes, bool* zeroed) {
   State& s = *state_;
   if (bytes > largest)
     fail(ErrorCode::out_of_memory, "MemoryPool::allocate: {} bytes asked for", bytes);
@@ -311,7 +311,8 @@ void* MemoryPool::allocate(size_t bytes) {
   void* block = nullptr;
   const int last = std::min(cls + per_doubling - 1, num_classes - 1);
   for (int c = cls; block == nullptr && c <= last; ++c) block = s.take_hit(c);
-  if (block == nullptr) {
+  const bool fresh = block == nullptr;
+  if (fresh) {
     s.replace_smaller(cls);
     block = s.map(cls);
     if (block == nullptr && s.drop_all() != 0) block = s.map(cls);
@@ -321,7 +322,9 @@ void* MemoryPool::allocate(size_t bytes) {
            class_bytes(cls), s.in_use.load(relaxed) & ~size_t{1});
     s.misses.fetch_add(1, relaxed);
   }
-  s.count_live(class_bytes(header_of(block)->cls));
+  const size_t size = class_bytes(header_of(block)->cls);
+  s.count_live(size);
+  if (zeroed) *zeroed = fresh && size >= huge_page;
   allow(block, bytes);
   return block;
 }

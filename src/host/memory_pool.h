@@ -52,8 +52,9 @@ class MemoryPool {
   /// A block of at least `bytes` bytes, contents undefined, aligned to alignment (to huge_page
   /// when bytes ≥ huge_page). Zero bytes give a valid block too. When the system refuses, the cache
   /// is given back and the request repeated; then throws Error(out_of_memory), with all live blocks
-  /// and counters as they were.
-  void* allocate(size_t bytes);
+  /// and counters as they were. *zeroed (may be null) says whether all of it is 0,
+  /// as the system gives new memory: nobody has touched it yet.
+  void* allocate(size_t bytes, bool* zeroed = nullptr);
 
   /// Frees a block of any pool, from any thread; nullptr is ignored. Never throws.
   static void deallocate(void* block) noexcept;

@@ -43,7 +43,8 @@ void ExecutorMemory::reserve(size_t bytes) {
   }
 }
 
-StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary) {
+StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary, bool* zeroed) {
+  if (zeroed) *zeroed = false;
   struct Deleter {
     void operator()(Storage* s) const { delete s; }
   };
@@ -60,7 +61,7 @@ StorageRef ExecutorMemory::allocate(size_t bytes, bool boundary) {
     reserve(bytes);
     try {
       storage->data_ = static_cast<std::byte*>(device_ ? device_->allocate(bytes, nullptr)
-                                                       : linear_.allocate(bytes));
+                                                       : linear_.allocate(bytes, zeroed));
       if (device_) device_->wait(nullptr);  // other streams may use it from now on
     } catch (...) {
       live_.fetch_sub(bytes, std::memory_order_relaxed);

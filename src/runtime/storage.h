@@ -89,8 +89,8 @@ class ExecutorMemory : public std::enable_shared_from_this<ExecutorMemory> {
 
   /// At least `bytes` bytes, contents undefined: a free boundary class if `boundary` allows it and
   /// the bytes fit in one, else linear memory. Throws Error(out_of_memory), having changed nothing,
-  /// when the system or the limit refuses.
-  StorageRef allocate(size_t bytes, bool boundary = true);
+  /// when the system or the limit refuses. `zeroed`: as in MemoryPool::allocate.
+  StorageRef allocate(size_t bytes, bool boundary = true, bool* zeroed = nullptr);
   /// This boundary class, or nothing when it is busy.
   StorageRef allocate_class(int cls, size_t bytes);
   /// The user's memory; `release(context)` (may be null) is called when the last user goes.
