@@ -6,8 +6,11 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <tuple>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -70,15 +73,35 @@ const char* doc_of(std::string_view name) {
   return "";
 }
 
+/// The memory of an object with the buffer protocol; a number, which may be no address, is none.
 struct Bytes {
-  explicit Bytes(nb::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_SIMPLE) != 0) nb::raise_python_error();
+  explicit Bytes(nb::handle object, int flags = PyBUF_SIMPLE) {
+    if (PyObject_GetBuffer(object.ptr(), &view, flags) != 0) nb::raise_python_error();
   }
   Bytes(const Bytes&) = delete;
   Bytes& operator=(const Bytes&) = delete;
   ~Bytes() { PyBuffer_Release(&view); }
+  /// Throws ValueError unless there are `count` elements at least.
+  void require(uint64_t count, hologram_dtype dtype, const char* function) const {
+    const auto size = static_cast<uint64_t>(item_size(dtype)),
+               bytes = static_cast<uint64_t>(view.len);
+    if (count > bytes / size)
+      throw Failure{HOLOGRAM_INVALID_ARGUMENT,
+                    std::string(function) + ": " + std::to_string(count) + " elements of " +
+                        dtype_name(dtype) + " asked for, got " + std::to_string(bytes) + " bytes"};
+  }
   Py_buffer view;
 };
+
+/// What buffer_export gave and view_release has not taken back.
+struct Views {
+  std::mutex mutex;
+  std::unordered_multiset<void*> given;  // the same one for each view of a buffer's memory
+};
+Views& views() {
+  static Views all;
+  return all;
+}
 
 /// The bytes of a buffer or tensor, by the function that gives them.
 template <auto to_bytes>
@@ -98,24 +121,24 @@ nb::bytes bytes_of(uint64_t executor, uint64_t object) {
   return result;
 }
 
-uint64_t wrap_memory(uint64_t executor, const nb::object& dtype, uint64_t data, uint64_t length,
-                     const nb::object& owner) {
+uint64_t wrap_memory(uint64_t executor, const nb::object& dtype, const nb::object& data,
+                     uint64_t length) {
   struct Keep {
-    static void drop(void* object) {
+    static void drop(void* bytes) {
       if (!Py_IsInitialized()) return;
       const PyGILState_STATE state = PyGILState_Ensure();
-      Py_DECREF(static_cast<PyObject*>(object));
+      delete static_cast<Bytes*>(bytes);
       PyGILState_Release(state);
     }
   };
+  const hologram_dtype type = dtype_of(dtype);
+  auto bytes = std::make_unique<Bytes>(data, PyBUF_WRITABLE);
+  bytes->require(length, type, "executor_wrap");
   hologram_handle buffer = 0;
   uint8_t copied = 0;
-  owner.inc_ref();
-  const hologram_status status =
-      hologram_executor_wrap(executor, dtype_of(dtype), reinterpret_cast<void*>(data), length,
-                             Keep::drop, owner.ptr(), &copied, &buffer);
-  if (status != HOLOGRAM_OK) owner.dec_ref();
-  raise(status);
+  raise(hologram_executor_wrap(executor, type, bytes->view.buf, length, Keep::drop, bytes.get(),
+                               &copied, &buffer));
+  bytes.release();  // Keep::drop has it, or has freed it
   return buffer;
 }
 
@@ -176,8 +199,7 @@ void bind_by_hand(nb::module_& m) {
       },
       "backend"_a);
   def("set_log_callback", &set_log_callback, "function"_a.none());
-  def("executor_wrap", &wrap_memory, "executor"_a, "dtype"_a, "data"_a, "length"_a,
-      "owner"_a.none() = nb::none());
+  def("executor_wrap", &wrap_memory, "executor"_a, "dtype"_a, "data"_a, "length"_a);
   def(
       "stats",
       [](uint64_t executor) {
@@ -222,13 +244,26 @@ void bind_by_hand(nb::module_& m) {
         void *data = nullptr, *view = nullptr;
         uint64_t bytes = 0;
         raise(hologram_buffer_export(buffer, &data, &bytes, &view));
+        const std::lock_guard lock(views().mutex);
+        views().given.insert(view);
         return std::make_tuple(reinterpret_cast<uintptr_t>(data), bytes,
                                reinterpret_cast<uintptr_t>(view));
       },
       "buffer"_a);
   def(
       "view_release",
-      [](uint64_t view) { raise(hologram_view_release(reinterpret_cast<void*>(view))); }, "view"_a);
+      [](uint64_t view) {
+        auto* const given = reinterpret_cast<void*>(view);
+        {
+          const std::lock_guard lock(views().mutex);
+          const auto found = views().given.find(given);
+          if (given != nullptr && found == views().given.end())
+            throw nb::value_error("view_release: expected a view of buffer_export, each once");
+          if (given != nullptr) views().given.erase(found);
+        }
+        raise(hologram_view_release(given));
+      },
+      "view"_a);
   def(
       "elementwise",
       [](uint64_t executor, const char* operation, const std::vector<uint64_t>& inputs,
@@ -248,12 +283,28 @@ void bind_by_hand(nb::module_& m) {
       },
       "executor"_a, "id"_a, "inputs"_a, "output"_a, "length"_a);
   def(
+      "archive_open_memory",
+      [](const nb::object& data, int64_t flags) {
+        Bytes bytes(data);
+        hologram_handle archive = 0;
+        raise(hologram_archive_open_memory(bytes.view.buf, static_cast<size_t>(bytes.view.len),
+                                           narrow<uint32_t>(flags, "archive_open_memory", "flags"),
+                                           &archive));
+        return archive;
+      },
+      "bytes"_a, "flags"_a);
+  def(
       "archive_replace",
       [](uint64_t archive, const char* name, nb::object dtype, const std::vector<int64_t>& shape,
-         uint64_t elements) {
-        raise(hologram_archive_replace(
-            archive, name, dtype_of(dtype), shape.data(), shape.size(),
-            reinterpret_cast<const void*>(static_cast<uintptr_t>(elements))));
+         const nb::object& elements) {
+        const hologram_dtype type = dtype_of(dtype);
+        Bytes bytes(elements);
+        uint64_t count = 1;  // no memory has as many elements as sizes below 0 make
+        for (int64_t n : shape)
+          if (__builtin_mul_overflow(count, static_cast<uint64_t>(n), &count)) count = UINT64_MAX;
+        bytes.require(count, type, "archive_replace");
+        raise(hologram_archive_replace(archive, name, type, shape.data(), shape.size(),
+                                       bytes.view.buf));
       },
       "archive"_a, "name"_a, "dtype"_a, "shape"_a, "elements"_a);
   def(

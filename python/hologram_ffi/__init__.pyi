@@ -722,9 +722,6 @@ def archive_open(path: str, flags: int) -> int:
     Opens a .holo file; its weights are mapped into memory. A damaged file is HOLOGRAM_CORRUPT, one of a later version HOLOGRAM_UNSUPPORTED. Machine code in it runs only if the user's list of trusted archives names it, or after hologram_archive_trust.
     """
 
-def archive_open_memory(bytes: int, size: int, flags: int) -> int:
-    """The same for a file's bytes, which are copied."""
-
 def archive_info(archive: int) -> str:
     """
     What it holds as a JSON object: fingerprint, methods with inputs, results and sizes, tensors.
@@ -768,7 +765,7 @@ def new_executor_with_backend(backend: str) -> int:
 def set_log_callback(function: object | None) -> None:
     """NULL stops logging."""
 
-def executor_wrap(executor: int, dtype: object, data: int, length: int, owner: object | None = None) -> int:
+def executor_wrap(executor: int, dtype: object, data: object, length: int) -> int:
     """
     A buffer over the caller's memory. If `data` is aligned for the dtype the memory is shared: *copied becomes 0 and `release(context)` (may be NULL) is called once, on any thread, when the last user is gone. Otherwise the elements are copied, *copied becomes 1, and `release` is called before the function returns. On failure it is not called.
     """
@@ -811,7 +808,10 @@ def elementwise_by_id(executor: int, id: int, inputs: Sequence[int], output: int
     Element-wise operations on float32. The first `length` elements; every buffer needs as many. The result may be the very buffer of an operand; a partial overlap is HOLOGRAM_INVALID_ARGUMENT. NaN propagates everywhere. All operations on buffers, down to hologram_matvec_f32_u64, take one of the executor's streams in the executor's place: they are then put on it and return at once. Wrong arguments are told by the call, all other errors by hologram_stream_synchronize.
     """
 
-def archive_replace(archive: int, name: str, dtype: object, shape: Sequence[int], elements: int) -> None:
+def archive_open_memory(bytes: object, flags: int) -> int:
+    """The same for a file's bytes, which are copied."""
+
+def archive_replace(archive: int, name: str, dtype: object, shape: Sequence[int], elements: object) -> None:
     """
     Puts a copy of these elements, in row-major order, in the place of the tensor `name`, for calls that begin afterwards, of executables that exist already too; the file stays as it is. dtype and shape must be the tensor's.
     """

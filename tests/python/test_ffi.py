@@ -66,6 +66,11 @@ def test_errors_are_python_exceptions(executor):
         (ValueError, lambda: hg.buffer_length(executor)),
         (ValueError, lambda: hg.reduce_min_f32(executor, a, a, 0)),
         (TypeError, lambda: hg.buffer_length("x")),
+        (TypeError, lambda: hg.archive_open_memory(1, 0)),  # numbers are no addresses
+        (TypeError, lambda: hg.archive_replace(1, "w", "float32", [1], 1)),
+        (TypeError, lambda: hg.executor_wrap(executor, "float32", 1, 1)),
+        (ValueError, lambda: hg.executor_wrap(executor, "float32", bytearray(11), 3)),
+        (ValueError, lambda: hg.view_release(1)),
     ]:
         with pytest.raises(error):
             use()
@@ -152,6 +157,26 @@ def test_graphs(executor):
     (fresh,) = hg.executable_run(run, [a])
     assert read(executor, hg.tensor_buffer(fresh)) == [1, 4, 9]
     assert json.loads(hg.executable_report(run))["kernels"] == 1
+
+
+def test_memory_of_pythons_own(executor):
+    memory = bytearray(struct.pack("3f", 1, 2, 3))
+    buffer = hg.executor_wrap(executor, "float32", memory, 3)
+    assert read(executor, buffer) == [1, 2, 3]
+    if hg.executor_backend(executor) == "cpu":
+        hg.vector_neg_f32(executor, buffer, buffer, 3)
+        assert struct.unpack("3f", memory) == (-1, -2, -3)
+        with pytest.raises(BufferError):
+            memory.clear()  # the buffer shows it
+        for _, _, view in (hg.buffer_export(buffer), hg.buffer_export(buffer)):
+            hg.view_release(view)
+    hg.buffer_cleanup(buffer)
+    memory.clear()
+    content = (HEADER.parents[2] / "examples/model.holo").read_bytes()
+    archive = hg.archive_open_memory(content, 0)
+    name, about = next(iter(json.loads(hg.archive_info(archive))["tensors"].items()))
+    with pytest.raises(ValueError, match="elements of"):
+        hg.archive_replace(archive, name, about["dtype"], about["shape"], b"few")
 
 
 def test_handles_are_those_of_the_sdk(executor):
