@@ -375,6 +375,9 @@ def test_the_shell_names_what_is_wrong(path, tmp_path, data):
     assert "no array for x" in message()
     assert "the inputs are x, each once" in message(f"z={tmp_path / 'x.npy'}")
     assert "no method 'other', but forward" in message("--method", "other")
+    for name, content in (("x.npy", b""), ("x.npy", b"words"), ("x.npz", b"PK\3\4 of nothing")):
+        (tmp_path / name).write_bytes(content)
+        assert f"{name}: expected a .npy or .npz file" in message(tmp_path / name)
     content = bytearray(path.read_bytes())
     content[content.index(WEIGHT.tobytes())] ^= 1
     path.write_bytes(content)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hologram._commands.common import Failure, add, group, show
+from hologram._commands.common import Failure, add, group, read_arrays, show
 
 FILE = ("file", {"metavar": "ARCHIVE", "help": "a .holo file, as hologram_torch.export writes them"})
 
@@ -70,8 +70,8 @@ def arrays_by_name(words: list[str], names: list[str]) -> list[Any]:
         label, equals, path = word.partition("=")
         if not equals:
             label, path = "", word
-        loaded = np.load(path, allow_pickle=False)
-        found = dict(loaded) if hasattr(loaded, "files") else {label or next((n for n in names if n not in given), ""): loaded}
+        loaded = read_arrays(path)
+        found = loaded if isinstance(loaded, dict) else {label or next((n for n in names if n not in given), ""): loaded}
         for name, array in found.items():
             if array.dtype == np.dtype("V2"):  # how NumPy writes ml_dtypes' bfloat16
                 array = array.view(np.uint16)

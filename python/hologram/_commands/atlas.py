@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hologram import _core
-from hologram._commands.common import Failure, add, group, integer, located, read_bytes, show
+from hologram._commands.common import Failure, add, group, integer, located, read_array, read_bytes, show
 
 _native: Any = _core.atlas
 FILE = ("file", {"metavar": "FILE", "help": "text or binary form, or - for standard input"})
@@ -88,7 +88,7 @@ def _flat(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _load(path: str) -> np.ndarray[Any, Any]:
-    array = np.load(path, allow_pickle=False)
+    array = read_array(path)
     if array.dtype.hasobject or not array.dtype.isnative:
         raise Failure(f"{path}: arrays of {array.dtype} cannot be passed")
     return np.array(array, order="C", copy=True)

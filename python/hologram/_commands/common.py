@@ -82,6 +82,27 @@ def read_bytes(path: str) -> bytes:
     return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
 
 
+def read_arrays(path: str) -> Any:
+    """The array of a .npy file, or those of a .npz file by their names."""
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # what NumPy, zipfile and zlib raise for such files has no class of its own
+        raise Failure(f"{path}: expected a .npy or .npz file of numbers: {error}") from None
+
+
+def read_array(path: str) -> Any:
+    """The array of a .npy file."""
+    array = read_arrays(path)
+    if isinstance(array, dict):
+        raise Failure(f"{path}: expected a .npy file, which has one array, got a .npz file")
+    return array
+
+
 @contextlib.contextmanager
 def located(data: bytes) -> Iterator[None]:
     """Gives mistakes that name a line and a column their position in the text, counted in characters from 0."""

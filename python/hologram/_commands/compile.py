@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any, Union
 
-from hologram._commands.common import Failure, add, show
+from hologram._commands.common import Failure, add, read_arrays, show
 
 FILE = ("file", {"metavar": "MODEL", "help": "an ONNX model"})
 
@@ -35,13 +35,10 @@ def _compile(args: argparse.Namespace) -> int:
 
 
 def _call(path: str) -> dict[str, Any]:
-    import numpy as np
-
-    file = np.load(path)
-    if not isinstance(file, np.lib.npyio.NpzFile):
+    arrays = read_arrays(path)
+    if not isinstance(arrays, dict):
         raise Failure(f"--calibrate is an .npz file with the model's inputs by name, not {path}")
-    with file:
-        return {name: file[name] for name in file.files}
+    return arrays
 
 
 def _shape(word: str) -> tuple[str, Union[int, tuple[int, int]]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hologram import _core, sigmatics
-from hologram._commands.common import add, group, integer, read_text, show
+from hologram._commands.common import add, group, integer, read_array, read_text, show
 
 TEXT = {"metavar": "EXPR", "help": "the text, or - for standard input"}
 CIRCUIT = {"metavar": "CIRCUIT", "help": "the text, or - for standard input"}
@@ -97,7 +97,7 @@ def _address(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    memory = np.load(args.input, allow_pickle=False) if args.input else np.zeros((96, 3072), np.float32)
+    memory = read_array(args.input) if args.input else np.zeros((96, 3072), np.float32)
     effects = sigmatics.run(read_text(args.text), memory, backend=args.backend)
     if args.output:
         np.save(args.output, memory, allow_pickle=False)
