@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional, Union
 
@@ -13,6 +14,7 @@ from hologram import archive as _archive
 __all__ = ["generate", "tokens"]
 
 Stop = Union[Callable[[Any], Any], Sequence[Any], None]
+LEAST = 1e-30  # temperature and probability: float32 has what logits come to, divided by it
 
 
 def generate(
@@ -75,9 +77,8 @@ def tokens(
     steps = _steps_of(model)
     starts = _starts(attention_mask, ids)
     _check(steps, ids, max_new_tokens, temperature, top_k, top_p)
-    ends = np.atleast_1d(np.asarray([] if eos is None else eos, np.int64))
-    if pad is None:
-        pad = int(ends[0]) if ends.size else 0
+    ends = _integers("eos", [] if eos is None else eos)
+    pad = operator.index(pad) if pad is not None else int(ends[0]) if ends.size else 0
     choose = _Draw(steps, temperature, top_k, top_p, seed) if do_sample else lambda step: step[1]
     return _run(steps, ids, starts, max_new_tokens, choose, ends, pad, stop)
 
@@ -105,11 +106,16 @@ class _Draw:
 
     def __init__(self, steps: Any, temperature: float, top_k: int, top_p: float, seed: Optional[int]) -> None:
         self._steps, self._random = steps, np.random.default_rng(seed)
-        self._choices = np.float32(temperature), np.int64(top_k), np.float32(top_p)
+        self._choices = _choices(temperature, top_k, top_p)
 
     def __call__(self, step: tuple[Any, Any]) -> Any:
         logits = step[0]
         return self._steps.sample(logits, *self._choices, self._random.random(len(logits), np.float32))
+
+
+def _choices(temperature: float, top_k: int, top_p: float) -> tuple[Any, Any, Any]:
+    """As the graph takes them: none becomes 0 by rounding, which would divide by it, or leave no token."""
+    return np.float32(max(temperature, LEAST)), np.int64(min(top_k, 1 << 31)), np.float32(max(top_p, LEAST))
 
 
 class _OfArchive:
@@ -151,6 +157,13 @@ def _prompts(ids: Any) -> Any:
     return ids.astype(np.int64, copy=False)
 
 
+def _integers(name: str, values: Any) -> Any:
+    found = np.atleast_1d(np.asarray(values))
+    if found.size and found.dtype.kind not in "iu":
+        raise TypeError(f"generate: {name}: expected integers, got {values!r}")
+    return found.astype(np.int64)
+
+
 def _starts(mask: Any, ids: Any) -> Any:
     """How many places on the left of each row are no part of its prompt."""
     if mask is None:
@@ -165,9 +178,9 @@ def _starts(mask: Any, ids: Any) -> Any:
 
 
 def _check(steps: Any, ids: Any, count: int, temperature: float, top_k: int, top_p: float) -> None:
-    if count < 1:
+    if operator.index(count) < 1:
         raise ValueError(f"generate: max_new_tokens is at least 1, got {count}")
-    if not temperature > 0 or top_k < 0 or not 0 < top_p <= 1:
+    if not temperature > 0 or operator.index(top_k) < 0 or not 0 < top_p <= 1:
         raise ValueError(f"generate: temperature > 0, top_k >= 0, 0 < top_p <= 1; got {temperature}, {top_k}, {top_p}")
     if len(ids) != steps.batch:
         raise ValueError(f"generate: {len(ids)} prompts, the model is for {steps.batch}")
@@ -179,7 +192,9 @@ def _check(steps: Any, ids: Any, count: int, temperature: float, top_k: int, top
 def _stopping(stop: Stop) -> Optional[Callable[[Any], Any]]:
     if stop is None or callable(stop):
         return stop
-    tails = [np.atleast_1d(np.asarray(tail, np.int64)) for tail in stop]
+    tails = [_integers("stop", tail) for tail in stop]
+    if not all(tail.size for tail in tails):
+        raise ValueError("generate: stop: expected sequences of tokens, got an empty one")
 
     def found(all_ids: Any) -> Any:
         ended = np.zeros(len(all_ids), bool)

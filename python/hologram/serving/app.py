@@ -27,7 +27,7 @@ from hologram.serving.settings import Settings
 
 JSON = "application/json"
 ALOUD = 1 << 16  # bytes that take the event loop no longer than a thread would take to begin
-MISTAKES = (ArithmeticError, LookupError, TypeError, ValueError)  # what calls raise for wrong arrays
+MISTAKES = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)  # what requests and wrong arrays raise
 GONE = 499  # nobody reads it: for the metrics
 
 

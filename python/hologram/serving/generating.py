@@ -45,7 +45,7 @@ class Wanted:
         if not (isinstance(self.ids, list) and self.ids and all(type(n) is int and abs(n) < 1 << 63 for n in self.ids)):
             raise TypeError(f"ids: expected a list of tokens, got {str(self.ids)[:80]}")
         self.temperature, self.top_p = float(self.temperature), float(self.top_p)
-        self.ends = {int(n) for n in np.atleast_1d(np.asarray(self.eos, np.int64))}
+        self.ends = set(generation._integers("eos", self.eos).flat)
 
     @property
     def how(self) -> tuple[Any, ...]:
@@ -193,7 +193,7 @@ class Generator:
             return step[1]
         numbers = {id(job): job.random.random(1, np.float32)[0] for job in dict.fromkeys(rows)}
         uniform = np.array([numbers[id(job)] for job in rows], np.float32)
-        return self._steps.sample(step[0], np.float32(wanted.temperature), np.int64(wanted.top_k), np.float32(wanted.top_p), uniform)
+        return self._steps.sample(step[0], *generation._choices(wanted.temperature, wanted.top_k, wanted.top_p), uniform)
 
 
 class _Alone:

@@ -1,4 +1,7 @@
 # hologram_torch/generation/__init__.py: generate(): token after token by compiled steps over a static cache
+import operator
+import types
+
 import torch
 from hologram import generation
 
@@ -64,16 +67,19 @@ def _vocabulary(steps):
 def _prepared(model, ids, count, length, options, choices):
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"generate: expected a torch.nn.Module, got {type(model).__name__}")
-    ids = _array(ids)
+    ids = generation._prompts(_array(ids))
     choices = dict(choices)
     if choices.get("attention_mask") is not None:
         choices["attention_mask"] = _array(choices["attention_mask"])
     config = getattr(model, "generation_config", None)
     for name in ("eos", "pad"):
         choices.setdefault(name, getattr(config, f"{name}_token_id", None))
-    batch = ids.shape[0] if ids.ndim == 2 else 1
+    batch = len(ids)
     if length is None:
-        length = 1 << max(5, ids.shape[-1] + count - 1).bit_length()
+        length = 1 << max(5, ids.shape[1] + operator.index(count) - 1).bit_length()
+    how = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    # Before there is memory for as many tokens.
+    generation._check(types.SimpleNamespace(batch=batch, length=length), ids, count, **{n: choices.get(n, v) for n, v in how.items()})
     return compiled(model, batch, length, options), choices
 
 
