@@ -17,7 +17,8 @@ def quantize(model, mode, *, group=None, skip=(), calibrate=None):
     parameters that stay are shared with the model given.
 
     mode: "dynamic-int8": weights of bytes with a scale for each result, activations with a range of each row, found in the call;
-    "static-int8": one range for a layer's activations, found by `calibrate`; "weight-int8" and "weight-int4": weights alone, which
+    "static-int8": one range for a layer's activations, found by `calibrate` (what lies beyond, infinite too, counts as its end, NaN as
+    its beginning: so it is in PyTorch and ONNX Runtime); "weight-int8" and "weight-int4": weights alone, which
     products read as they are. Convolutions have bytes in every mode, their images one range for a call or, static, for all calls;
     where float32 is faster (in groups, as a rule, or of few results) and in the modes for weights alone the images stay as they are and
     the weight is unpacked once. Embeddings have bytes with a scale for each row; in

@@ -62,7 +62,7 @@ def range_of(low, high):
 
 
 def rounded(x, step, zero):
-    """x as bytes 0 … 255; not finite numbers give any, as the step then is not finite either."""
+    """x as bytes 0 … 255; where the range was found in x and is not finite they do not matter, as the step is not either."""
     inverse = torch.where(step > 0, 1 / step, step)
     return ((x * inverse).round() + zero).clamp(0, 255).to(torch.uint8)
 
