@@ -94,7 +94,7 @@ TEST(Loop, GuardsOfLoadsAndStores) {
   expect_same(t.p, {.chunks = {0, 20}});
 }
 
-// Lanes a few elements apart, with guards that all lanes share and guards of their own.
+// Lanes a few elements apart, backwards too, with guards that all lanes share and guards of their own.
 TEST(Loop, PicksLanesThatLieApart) {
   for (int64_t n : {16, 77})
     for (DType type : {DType::f32, DType::u8}) {
@@ -104,14 +104,14 @@ TEST(Loop, PicksLanesThatLieApart) {
       BodyBuilder b = t.body();
       Val row = b.lt(b.index(i[0]), b.integer(DType::i64, 2));
       Val lane = b.lt(b.index(mod(i[1], Expr(5))), b.integer(DType::i64, 3));
-      for (int64_t step = 2; step <= 5; ++step)
+      for (int64_t step : {2, 3, 4, 5, -2, -3, -4})
         for (Val guard : {Val{}, row, lane}) {
-          // The last lane's element is the buffer's last one.
-          t.p.buffers.push_back({type, Access::read, Expr((n * 3 - 1) * step + 1)});
+          // The last lane's element, or the first one's, is the buffer's last one.
+          t.p.buffers.push_back({type, Access::read, Expr((n * 3 - 1) * std::abs(step) + 1)});
           t.p.buffers.push_back({type, Access::write, m * width});
           int to = static_cast<int>(t.p.buffers.size()) - 1;
-          Expr from = (i[0] * width + i[1]) * Expr(step);
-          b.store(to, i[0] * width + i[1], b.load(to - 1, type, from, guard));
+          Expr at = i[0] * width + i[1], from = step < 0 ? m * width - Expr(1) - at : at;
+          b.store(to, at, b.load(to - 1, type, from * Expr(std::abs(step)), guard));
         }
       expect_same(t.p, {.chunks = {0, 20}});
     }
