@@ -1,6 +1,7 @@
 # hologram_torch/utils.py: tensors, buffers and executors of the SDK
 """Helpers between PyTorch's tensors and Hologram's buffers."""
 
+import errno
 import os
 
 import torch
@@ -28,6 +29,8 @@ def train_step(model, batch, optimizer, loss=None):
 def save(value, path):
     """torch.save whole or not at all: whenever the process or the machine ends, `path` holds this value or the one before."""
     path = os.fspath(path)
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, as /dev/null, must not make way for a file
+        raise FileExistsError(errno.EEXIST, "it is no regular file", path)
     part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:

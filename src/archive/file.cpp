@@ -48,6 +48,9 @@ MappedFile::~MappedFile() {
 }
 
 NewFile::NewFile(std::filesystem::path path) : path_(std::move(path)) {
+  struct stat s {};  // a device, as /dev/null, must not make way for a file
+  if (::stat(path_.c_str(), &s) == 0 && !S_ISREG(s.st_mode))
+    fail(ErrorCode::io, "{}: it is no regular file", path_.string());
   std::random_device random;
   for (int attempt = 0; fd_ < 0 && attempt < 16; ++attempt) {
     temporary_ = path_;

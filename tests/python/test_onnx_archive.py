@@ -49,6 +49,10 @@ def test_the_command_line_compiles_and_runs(network, tmp_path, capsys):
     assert hologram.load(path).methods["forward"].padding == {"image": 0}
     written = json.loads(capsys.readouterr().out)
     assert written["sizes"] == {"n": [1, 4]} and written["isas"] == ["sse42"]
+    for name, words in (("pipe", ["compile", str(network[0])]), ("pipe.npz", ["archive", "extract", path])):
+        os.mkfifo(tmp_path / name)  # as /dev/null, which must stay
+        assert main([*words, "-o", str(tmp_path / name)]) == 1 and (tmp_path / name).is_fifo()
+        assert f"{name}: it is no regular file" in capsys.readouterr().err
     x = RNG.standard_normal((3, 3, 8, 8)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     assert main(["run", path, str(tmp_path / "x.npy"), "-o", str(tmp_path / "y.npz")]) == 0

@@ -103,6 +103,8 @@ def _write_npz(path: str, arrays: Mapping[str, Any]) -> None:
     for name in arrays:
         if name.startswith("/") or ".." in name.replace("\\", "/").split("/"):
             raise Failure(f"{path}: the name {name!r} would leave the folder in which the file is unpacked")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Failure(f"{path}: it is no regular file")
     part = f"{path}.{os.getpid()}.part"
     try:
         with zipfile.ZipFile(part, "x") as archive:
