@@ -78,3 +78,34 @@ def test_sums_are_of_float32(dtype):
     out.backward(torch.ones_like(out))
     nearest = torch.tensor(4095.0).to(dtype)
     assert out.dtype is dtype and (out == nearest).all() and (layer.weight.grad == nearest.float()).all()
+
+
+CALLS = {
+    "attention": (lambda x: nn.functional.scaled_dot_product_attention(x, x, x), BF16, torch.float32),
+    "gru": (nn.GRU(8, 8), BF16, torch.float32), "circular": (lambda x: nn.functional.pad(x, (1, 1), "circular"), F16, BF16),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_results_have_the_types_of_eagers(name):
+    function, dtype, given = CALLS[name]
+
+    def run(x):
+        with torch.autocast("cpu", dtype):
+            return function(x)
+
+    x = torch.randn(2, 3, 8, dtype=given)
+    torch.testing.assert_close(compile_fresh(run)(x), run(x), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, w: torch.addmm(w[0], x, x), lambda x, w: nn.functional.layer_norm(x, (3,), w[0]), lambda x, w: torch.cross(x, w, -1),
+    lambda x, w: nn.functional.linear(x, x, w[0]), torch.heaviside, torch.cdist,
+])  # fmt: skip
+def test_types_that_eager_does_not_mix_are_errors(function):
+    operands = torch.randn(3, 3), torch.randn(3, 3, dtype=torch.float64)
+    with pytest.raises(RuntimeError) as error:
+        function(*operands)
+    with pytest.raises(RuntimeError) as found:
+        compile_fresh(function)(*operands)
+    assert str(found.value).splitlines()[0] == str(error.value).splitlines()[0]

@@ -76,6 +76,24 @@ def sdpa_autograd(query, key, value, *rest):
         return _ops.sdpa(query, key, value, *rest)
 
 
+def _autocast(device):
+    """scaled_dot_product_attention is of those operators whose floats autocast narrows."""
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{device.upper()}"))
+
+    def sdpa_autocast(*args, **named):
+        dtype = torch.get_autocast_dtype(device)
+        narrow = lambda t: t.is_floating_point() and t.dtype != torch.float64 and t.device.type == device
+        args = [t.to(dtype) if isinstance(t, torch.Tensor) and narrow(t) else t for t in args]
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            return _ops.sdpa(*args, **named)
+
+    return sdpa_autocast
+
+
+for _device in ("cpu", "cuda"):
+    _library.impl("sdpa", _autocast(_device), f"Autocast{_device.upper()}")
+
+
 @torch.library.impl(_library, "sdpa_lse", "CompositeExplicitAutograd")
 def sdpa_lse(query, key, value, mask, causal, scale, grouped, softcap=0.0):
     """sdpa, and log(sum(exp(scores))) over the keys in float32 or float64; -inf for rows that see no key."""

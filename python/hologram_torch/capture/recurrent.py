@@ -177,6 +177,8 @@ def _layer(kind, x, state, cell, weights, has_biases, reverse):
             bias, inner = bias + inner, None
     projection = weights[-1] if len(weights) % 2 else None
     gates = functional.linear(x, weights[0], bias)
+    if kind == "gru":  # autocast leaves its states as wide as the first one
+        gates = gates.to(torch.promote_types(gates.dtype, state.dtype))
     others = state, cell, weights[1], inner, projection  # under autocast of other dtypes
     others = [t if t is None else t.to(gates.dtype) for t in others]
     return torch.ops.hologram.recurrence(gates, *others, kind, reverse)[:2]

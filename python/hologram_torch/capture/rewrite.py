@@ -88,10 +88,11 @@ def _whole_attention(node) -> bool:
 
 def circular(x, pad):
     """x with the other end's elements before and behind its last axes; eager's result is contiguous whatever x is."""
-    for axis, low, high in zip(range(x.dim() - 1, 1, -1), pad[::2], pad[1::2]):
-        n = x.shape[axis]
-        x = torch.cat([x.narrow(axis, n - low, low), x, x.narrow(axis, 0, high)], axis)
-    return x.contiguous()
+    with torch.autocast(x.device.type, enabled=False):  # which has a say in what torch.cat gives
+        for axis, low, high in zip(range(x.dim() - 1, 1, -1), pad[::2], pad[1::2]):
+            n = x.shape[axis]
+            x = torch.cat([x.narrow(axis, n - low, low), x, x.narrow(axis, 0, high)], axis)
+        return x.contiguous()
 
 
 def _pad(node) -> bool:

@@ -51,7 +51,9 @@ def of(target, args, kwargs, out=None) -> str | None:
     if getattr(_inside, "now", False) or not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return None
     seen = _Seen((args, kwargs, out), _usual(target))
-    if not seen.unusual or target._schema.is_mutable:
+    # Most kernels want floats of one type. Those of gradients may be given what tracing says of means, where eager's are wider.
+    mixed = len(seen.floats) > 1 and "backward" not in target._schema.name
+    if not (seen.unusual or mixed) or target._schema.is_mutable:
         return None
     key = (target, seen.signature(args), seen.signature(kwargs))
     if seen.empty:
@@ -82,7 +84,7 @@ class _Seen:
 
     def __init__(self, tree, usual):
         self._usual = usual
-        self.elements, self.empty, self.unusual = 0, False, False
+        self.elements, self.empty, self.unusual, self.floats = 0, False, False, set()
         self._look(tree)
 
     def _look(self, x):
@@ -90,6 +92,8 @@ class _Seen:
             sizes = x.shape
             self.empty |= any(type(n) is int and n == 0 for n in sizes)
             self.unusual |= self.empty or x.device.type == "cpu" and x.dtype not in self._usual
+            if x.dtype.is_floating_point and x.device.type == "cpu":
+                self.floats.add(x.dtype)
             count = 1
             for n in sizes:
                 count *= _example(n)
