@@ -191,7 +191,7 @@ def test_what_is_not_supported_is_named_with_its_node():
 @pytest.mark.parametrize("op, opset, given, words", [
     ("Softmax", 20, {"axes": 1}, r"node 0 'n' \(Softmax, opset 20 of ai.onnx\): it has no attribute 'axes', but axis"),
     ("Clip", 13, {"min": 0.0}, "no attribute 'min', but none"), ("Clip", 7, {"min": 0.0}, None), ("Relu", 20, {"__of_a_tool": 1}, None),
-    ("HannWindow", 20, {"period": 1}, "no attribute 'period', but"), ("Transpose", 20, {"perm": 1}, "'perm': expected a value of kind INTS"),
+    ("HannWindow", 20, {"period": 1}, "no attribute .period."), ("Transpose", 20, {"perm": 1}, "'perm': .* of kind INTS"),
     ("Concat", 20, {}, "attribute 'axis' is missing"), ("f", 20, {"k": 1.0}, None), ("f", 20, {"kk": 1.0}, "no attribute 'kk', but k"),
 ])  # fmt: skip
 def test_attributes_that_an_operator_does_not_have_are_errors(op, opset, given, words):
@@ -414,8 +414,7 @@ def test_as_many_cases_pass_as_the_file_says():
 
 def test_cases_of_the_package_onnx():
     """A sample, of the commit's own; HOLOGRAM_ONNX=all runs every case, HOLOGRAM_ONNX_SEED repeats a sample."""
-    wanted = os.environ.get("HOLOGRAM_ONNX", "200")
-    expected = onnx_nodes.read_expected()
+    wanted, expected = os.environ.get("HOLOGRAM_ONNX", "200"), onnx_nodes.read_expected()
     if wanted == "all":
         names = None
     else:

@@ -7,6 +7,7 @@ from hologram.onnx import table, tensors
 from hologram.onnx.call import Array, Call, Dim, OnnxRecorder, TraceError, Unsupported, Value, is_known, is_sizes, is_strings, lift, settled
 from hologram.onnx.graph import Graph, Scope, standard
 
+_MISTAKES = ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError  # of nodes that are wrong
 MOST_FOLDED = 1 << 16  # elements of operands and results of what is computed while tracing
 
 
@@ -89,7 +90,7 @@ def run_node(tracer, node, environment):
         results = listed(_results(tracer, node, operands, environment))
     except NotImplementedError:
         raise
-    except (Unsupported, TraceError, ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError) as error:
+    except (Unsupported, TraceError, *_MISTAKES) as error:
         if "from_onnx: node" in str(error):
             raise
         kind = NotImplementedError if isinstance(error, (Unsupported, TraceError)) else ValueError
