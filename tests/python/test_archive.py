@@ -20,8 +20,7 @@ def write(path, parameters=(("input", 0), ("tensor", 0)), shape=(None, 4), resul
     graph = _core.Graph()
     s0 = graph.new_symbol()
     sized = lambda dims: [s0 if n is None else n for n in dims]
-    x = graph.parameter(0, "f32", [s0, 4], [4, 1])
-    w = graph.parameter(1, "f32", [4, 3], [3, 1])
+    x, w = graph.parameter(0, "f32", [s0, 4], [4, 1]), graph.parameter(1, "f32", [4, 3], [3, 1])
     graph.output(product(graph, x, w), [3, 1])
     writer = _core.ArchiveWriter(os.fspath(path))
     writer.add_tensor("weight", "f32", [4, 3], [3, 1], WEIGHT.ctypes.data, WEIGHT.nbytes)
@@ -178,8 +177,7 @@ def test_flipped_bits_of_a_graph_with_the_right_checksums_are_harmless(path, tmp
 def padding_free(content):
     """Positions of bytes that say something."""
     _, _, _, _, index, index_bytes, _ = struct.unpack("<4sHHQQQ32s", content[:64])
-    weight = content.index(WEIGHT.tobytes())
-    graph = content.index(b"graph(")
+    weight, graph = content.index(WEIGHT.tobytes()), content.index(b"graph(")
     text = content.index(b"return", graph)
     yield from range(64)
     yield from range(weight, weight + WEIGHT.nbytes)
@@ -238,8 +236,7 @@ def test_no_file_a_folder_and_a_pipe(tmp_path):
 
 
 def test_a_file_replaced_while_open_is_still_the_one_that_was_opened(path):
-    model = hologram.load(path)
-    content = path.read_bytes()
+    model, content = hologram.load(path), path.read_bytes()
     temporary = path.with_suffix(".new")
     temporary.write_bytes(b"\xff" * len(content))
     temporary.replace(path)

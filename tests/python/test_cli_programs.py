@@ -202,8 +202,7 @@ def test_atlas_run_gives_the_launch_a_boundary_pool(data, program, tmp_path):
 def test_atlas_run_reports_mistakes(mistake, program, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(10, np.float32))
     np.save(tmp_path / "d.npy", np.zeros(10))
-    x = f"b0={tmp_path}/x.npy"
-    sums = program(SUMS)
+    x, sums = f"b0={tmp_path}/x.npy", program(SUMS)
     assert "reads buffer 'b1'" in mistake("atlas", "run", sums, "--in", x)["message"]
     assert "s0" in mistake("atlas", "run", sums)["message"]
     assert "no buffer 'b9'" in mistake("atlas", "run", sums, "--in", x, "--out", "b9=o.npy")["message"]

@@ -64,8 +64,7 @@ def test_jit_runs_where_its_buffers_are(device):
         shared = host.allocate(600)
         f(a, b, out=shared)
         np.testing.assert_array_equal(shared.to_numpy(), want)
-    kept = f._flat
-    freed = device.from_numpy(X)
+    kept, freed = f._flat, device.from_numpy(X)
     freed.free()
     with pytest.raises(hologram.HologramError, match="freed"):
         f(freed, b)

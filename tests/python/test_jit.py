@@ -190,8 +190,7 @@ def test_sizes_that_the_function_looks_at():
 
 
 def test_equal_sizes_that_part():
-    add = hologram.jit(lambda a, b: a.sum() + b.sum())
-    ones = np.ones
+    add, ones = hologram.jit(lambda a, b: a.sum() + b.sum()), np.ones
     assert add(ones(4), ones(4)) == 8
     assert add(ones(4), ones(5)) == 9  # another graph
     broadcast = hologram.jit(lambda a, b: a + b)
@@ -320,8 +319,7 @@ def test_methods_and_decorators():
 
 
 def test_results_stay_apart():
-    f = hologram.jit(lambda x: x + 1)
-    large = np.zeros(100_000, np.float32)
+    f, large = hologram.jit(lambda x: x + 1), np.zeros(100_000, np.float32)
     first, second = f(large), f(first_input := large + 1)
     assert first[0] == 1 and second[0] == 2 and first.ctypes.data != second.ctypes.data
     assert first_input[0] == 1 and first.flags.writeable
@@ -552,8 +550,7 @@ def test_values_between_steps_are_freed_when_nothing_reads_them():
 
 
 def test_another_number_of_arguments_is_another_program():
-    jitted = hologram.jit(lambda x, times=2: np.unique(x) * times)
-    x = np.array([1.0, 3, 1])
+    jitted, x = hologram.jit(lambda x, times=2: np.unique(x) * times), np.array([1.0, 3, 1])
     for _ in range(2):
         assert jitted(x).tolist() == [2, 6] and jitted(x, 3).tolist() == [3, 9] and jitted(x, times=4).tolist() == [4, 12]
     assert jitted.stats()["fallback_ops"] == {"numpy.unique": 6}
@@ -573,8 +570,7 @@ def test_errors_of_numpy_are_raised_as_they_are():
 
 def test_jitted_functions_within_others_are_part_of_them():
     inverse = hologram.jit(lambda x: np.linalg.inv(x) + 1)
-    both = hologram.jit(lambda x: inverse(x * 2) @ x)
-    x = np.eye(3) + 1
+    both, x = hologram.jit(lambda x: inverse(x * 2) @ x), np.eye(3) + 1
     np.testing.assert_allclose(both(x), (np.linalg.inv(x * 2) + 1) @ x)
     assert not inverse.reports() and both.stats()["fallback_ops"] == {"numpy.linalg.inv": 1}
 
@@ -646,8 +642,7 @@ def test_kernels_made_quickly_are_exchanged_while_calls_go_on():
         return np.tanh(x @ y * share).sum(axis=-1) * number
 
     number = int(np.random.default_rng().integers(1 << 40))  # kernels that nobody has made, but for that which packs y
-    share = number / (1 << 40)
-    quick = Jitted(f, False, False, quickly=True)
+    share, quick = number / (1 << 40), Jitted(f, False, False, quickly=True)
     with ThreadPoolExecutor(3) as threads:
         want = quick(X, Y)
         (report,) = quick.reports()

@@ -12,8 +12,7 @@ I = rng.integers(0, 6, (6, 7))
 
 def program(text):
     """A function of x, v and i with these statements."""
-    space = {"np": np}
-    lines = [line.strip() for line in text.split(";")]
+    space, lines = {"np": np}, [line.strip() for line in text.split(";")]
     exec("def f(x, v, i):\n" + "\n".join("    " + line for line in lines), space)  # noqa: S102
     return space["f"]
 

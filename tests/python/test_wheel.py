@@ -116,8 +116,7 @@ def smoke(python, variables):
 
 
 def check_contents(wheel, machine):
-    names = zipfile.ZipFile(wheel).namelist()
-    tag = rf"manylinux_2_\d+_{machine}"
+    names, tag = zipfile.ZipFile(wheel).namelist(), rf"manylinux_2_\d+_{machine}"
     assert re.fullmatch(rf"hologram_compute-[\d.]+-cp311-abi3-{tag}(\.{tag})*\.whl", wheel.name)
     assert min(map(int, re.findall(r"manylinux_2_(\d+)", wheel.name))) <= 28  # auditwheel has looked
     assert wheel.stat().st_size <= LIMIT

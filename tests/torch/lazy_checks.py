@@ -26,8 +26,7 @@ def fused(work, times=6):
 
 def program(seed, device):
     """A random program of changes in place, views, reads and results that nobody keeps; what it has read, and all that it holds."""
-    draw = random.Random(seed)
-    make = torch.Generator().manual_seed(seed)
+    draw, make = random.Random(seed), torch.Generator().manual_seed(seed)
     held = [torch.randn(4, 6, generator=make).to(device) for _ in range(3)]
     read = []
     pick = lambda: draw.choice(held)
@@ -147,8 +146,7 @@ def check_training_gives_the_same():
             found.append(loss.item())
         return torch.tensor(found)
 
-    before = counts()["fused"]
-    actual = losses(DEVICE)
+    before, actual = counts()["fused"], losses(DEVICE)
     assert counts()["fused"] > before
     with hologram_torch.device.lazy(False):
         once = losses(DEVICE)

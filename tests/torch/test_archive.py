@@ -79,8 +79,7 @@ def test_same_bits_as_the_compiled_model(name, path, tmp_path):
     compiled = compile_fresh(case.module, dynamic=False)
     with torch.no_grad():
         expected = compiled(*case.inputs)
-    result = hologram.load(path, trust=False)(*arrays(case.inputs))
-    precompiled = hologram.load(path)
+    result, precompiled = hologram.load(path, trust=False)(*arrays(case.inputs)), hologram.load(path)
     for a, b in zip(*(torch.utils._pytree.tree_leaves(r) for r in (precompiled(*arrays(case.inputs)), result)), strict=True):
         np.testing.assert_array_equal(bits(a), bits(b))
     assert precompiled.methods["forward"]._made.function().precompiled
@@ -96,8 +95,7 @@ def test_same_bits_as_the_compiled_model(name, path, tmp_path):
 @pytest.mark.parametrize("name", ["mlp", "bert", "llama", "resnet"])
 def test_sizes_that_calls_choose(name, path):
     case = ZOO[name]()
-    dims = {size: Dim(size, min=1, max=4096) for size in case.dynamic}
-    shapes = [{} for _ in case.inputs]
+    dims, shapes = {size: Dim(size, min=1, max=4096) for size in case.dynamic}, [{} for _ in case.inputs]
     for size, places in case.dynamic.items():
         for index, dim in places:
             shapes[index][dim] = dims[size]
@@ -350,8 +348,7 @@ def test_replaced_weights_are_what_calls_read(path, trust):
     first, second, x = net(), net(), normal(3, 128)
     hologram_torch.export(first, (x,), path, isas=[LEVEL])
     model, other = hologram.load(path, trust=trust), hologram.load(path, trust=trust)
-    before = model(x.numpy())
-    weights = {name: t.numpy() for name, t in second.state_dict().items()}
+    before, weights = model(x.numpy()), {name: t.numpy() for name, t in second.state_dict().items()}
     mixed = torch.nn.Sequential(second[0], first[1], first[2])
     for expected, names in ((mixed, ("0.weight", "0.bias")), (second, ("2.weight", "2.bias"))):
         for name in names:

@@ -13,8 +13,7 @@ def native(function, *inputs, fallbacks=(), **options):
     """Runs compiled and eager on clones, compares results and inputs, and checks what was left to PyTorch."""
     clones = [[t.clone() if isinstance(t, torch.Tensor) else t for t in inputs] for _ in range(2)]
     with torch.no_grad():
-        expected = function(*clones[0])
-        actual = compile_fresh(function, **options)(*clones[1])
+        expected, actual = function(*clones[0]), compile_fresh(function, **options)(*clones[1])
     check(actual, expected)
     torch.testing.assert_close(clones[1], clones[0], equal_nan=True)
     assert set(hologram_torch.stats()["fallback_ops"]) == set(fallbacks)

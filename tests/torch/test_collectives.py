@@ -110,8 +110,7 @@ OVERLAPPED = {
 @pytest.mark.parametrize("name", OVERLAPPED)
 def test_operands_live_until_the_wait(name, dynamic):
     def function(x):
-        pending = OVERLAPPED[name](x)
-        y = busy(x)
+        pending, y = OVERLAPPED[name](x), busy(x)
         return sum(collective.wait_tensor(p) for p in pending) + 1, y
 
     compiled = compile_fresh(function, fullgraph=True, dynamic=dynamic)
@@ -124,8 +123,7 @@ def test_operands_live_until_the_wait(name, dynamic):
 
 
 def early_and_late(x):
-    y = note(x + 1, "work")
-    out = collective.wait_tensor(gather(x * 2)) * 2
+    y, out = note(x + 1, "work"), collective.wait_tensor(gather(x * 2)) * 2
     return out, note(y * 2, "more work")
 
 
@@ -167,8 +165,7 @@ def test_an_argument_is_written_after_the_wait():
 
 
 def test_one_that_nobody_waits_for_in_the_graph():
-    compiled = compile_fresh(lambda x: (gather(x * 2), busy(x)), fullgraph=True)
-    x = torch.randn(48, 48)
+    compiled, x = compile_fresh(lambda x: (gather(x * 2), busy(x)), fullgraph=True), torch.randn(48, 48)
     with torch.no_grad():
         pending, _ = compiled(x)
         compiled(x + 1)

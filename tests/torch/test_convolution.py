@@ -42,8 +42,7 @@ def steps_of(profile) -> list:
 @st.composite
 def convolutions(draw):
     """Arguments of a convolution of one to three axes and the shapes of its operands."""
-    rank = draw(st.sampled_from([1, 2, 2, 2, 3]))
-    groups = draw(st.sampled_from([1, 1, 2, 4]))
+    rank, groups = draw(st.sampled_from([1, 2, 2, 2, 3])), draw(st.sampled_from([1, 1, 2, 4]))
     per_axis = lambda low, high: [draw(st.integers(low, high)) for _ in range(rank)]  # noqa: E731
     into, out = groups * draw(st.integers(1, 6)), groups * draw(st.integers(1, 20))
     kernel, stride, dilation = per_axis(1, 4), per_axis(1, 3), per_axis(1, 2)
@@ -141,15 +140,13 @@ def test_transposed_with_strides(kernel, stride, padding, more, size, last, out)
     """One product for all kinds of pixels where they have as many taps or few results; its result may leave as planes."""
     rank = len(size)
     layer = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)[rank - 1]
-    layer = layer(20, out, kernel, stride, padding, more)
-    x = laid(2, 20, *size, last=last)
+    layer, x = layer(20, out, kernel, stride, padding, more), laid(2, 20, *size, last=last)
     native(layer, x, truth=copy.deepcopy(layer).double())
     x[0, 3, -1] = float("inf")  # reaches what reads it, not its neighbours
     with torch.no_grad():
         expected, got = layer(x), compile_fresh(layer, dynamic=False)(x)
     assert torch.equal(got.isfinite(), expected.isfinite())
-    kernels = hologram_torch.explain(layer, x).graphs[0].kernels()
-    uneven = kernel in (6, 7) and out > 4
+    kernels, uneven = hologram_torch.explain(layer, x).graphs[0].kernels(), kernel in (6, 7) and out > 4
     assert (len([k for k in kernels if "dot" in k["name"]]) == 1) != uneven
     if last and out == 24 and (kernel, padding) == (4, 1):
         assert len(kernels) == 1  # which puts the kinds where they belong
@@ -260,8 +257,7 @@ def test_a_bias_is_added_before_16_bit_results_are_rounded(kind):
         "patches": torch.nn.ConvTranspose2d(8, 16, 2, stride=2),
     }[kind].bfloat16().requires_grad_(False)
     x = normal(2, 8, 12, 12, dtype=torch.bfloat16)
-    got = compile_fresh(layer)(x)
-    exact = layer.double()(x.double()).bfloat16()
+    got, exact = compile_fresh(layer)(x), layer.double()(x.double()).bfloat16()
     assert (got != exact).double().mean() < 0.01  # what float32 sums next to a halfway case change
 
 
@@ -270,8 +266,7 @@ def test_a_bias_is_added_before_16_bit_results_are_rounded(kind):
 def test_square_windows_with_kept_weights(into, out, height, width, channels_last):
     layer = torch.nn.Conv2d(into, out, 3, padding=1)
     model = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(out), torch.nn.ReLU()).eval()
-    compiled = compile_fresh(model, dynamic=False)
-    x = laid(2, into, height, width, last=channels_last)
+    compiled, x = compile_fresh(model, dynamic=False), laid(2, into, height, width, last=channels_last)
 
     def check():
         exact = copy.deepcopy(model).double()(x.double())

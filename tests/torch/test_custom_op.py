@@ -30,8 +30,7 @@ swish_twice = custom_op("hologram_test::swish_twice", swish_values, gradient=swi
 
 
 def scaled_gradient(g, out, x, weight):
-    size = np.sqrt((x * x).mean(axis=-1, keepdims=True))
-    y = g * weight
+    size, y = np.sqrt((x * x).mean(axis=-1, keepdims=True)), g * weight
     return (y - x / size * (y * x / size).mean(axis=-1, keepdims=True)) / size, (g * x / size).sum(axis=0)
 
 

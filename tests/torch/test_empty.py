@@ -39,8 +39,7 @@ def test_dropout_gives_them_back():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_moments_of_nothing(dtype):
     """Which eager gives as a mean of 0 and a deviation that is not a number."""
-    x = torch.zeros(3, 0, dtype=dtype)
-    compiled = torch.compile(torch.native_layer_norm, backend=BACKEND)
+    x, compiled = torch.zeros(3, 0, dtype=dtype), torch.compile(torch.native_layer_norm, backend=BACKEND)
     for wanted, got in zip(torch.native_layer_norm(x, [0], None, None, 1e-5), compiled(x, [0], None, None, 1e-5)):
         torch.testing.assert_close(got, wanted, equal_nan=True)
 

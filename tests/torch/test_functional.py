@@ -138,16 +138,14 @@ def test_modules(executor):
 
 
 def test_misuse(executor):
-    with pytest.raises(TypeError, match="Tensor"):
-        functional.relu(executor, [1.0])
-    with pytest.raises(TypeError, match="complex64"):
-        functional.relu(executor, torch.zeros(3, dtype=torch.complex64))
-    with pytest.raises(ValueError, match="meta"):
-        functional.relu(executor, torch.zeros(3, device="meta"))
-    with pytest.raises(TypeError, match="gelu: floats of one dtype are expected, got torch.int64"):
-        functional.gelu(executor, torch.ones(3, dtype=torch.int64))
-    with pytest.raises(TypeError, match="relu: floats or integers"):
-        functional.relu(torch.ones(3, dtype=torch.bool))
+    for function, wrong, error, words in (
+        (functional.relu, [1.0], TypeError, "Tensor"), (functional.relu, torch.zeros(3, dtype=torch.complex64), TypeError, "complex64"),
+        (functional.relu, torch.zeros(3, device="meta"), ValueError, "meta"),
+        (functional.gelu, torch.ones(3, dtype=torch.int64), TypeError, "gelu: floats of one dtype are expected, got torch.int64"),
+        (functional.relu, torch.ones(3, dtype=torch.bool), TypeError, "relu: floats or integers"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            function(executor, wrong)
     with pytest.raises(TypeError, match="targets of integers"):
         functional.cross_entropy(torch.ones(2, 2), torch.ones(2))
     with hologram.Executor("interp") as other, pytest.raises(ValueError, match="'cpu' is expected, got one of 'interp'"):

@@ -117,8 +117,7 @@ def test_draws_are_distributed_as_transformers_says(temperature, top_k, top_p):
     logits = torch.randn(1, 12, generator=torch.Generator().manual_seed(4)) * 2
     kept = TemperatureLogitsWarper(temperature)(None, logits)
     kept = TopKLogitsWarper(top_k)(None, kept) if top_k else kept
-    wanted = torch.softmax(TopPLogitsWarper(top_p)(None, kept) if top_p < 1 else kept, -1)[0]
-    count = 4000
+    wanted, count = torch.softmax(TopPLogitsWarper(top_p)(None, kept) if top_p < 1 else kept, -1)[0], 4000
     uniform = (torch.arange(count) / count).float()
     scalars = torch.tensor(temperature), torch.tensor(top_k), torch.tensor(top_p)
     drawn = Steps.sample(None, logits.expand(count, 12), *scalars, uniform)[:, 0]
@@ -192,8 +191,7 @@ async def _asked(path, talk, **settings):
     """What talk(client, service) does with an application that runs."""
     from hologram.serving import application
 
-    httpx = pytest.importorskip("httpx")
-    app = application(path, **settings)
+    httpx, app = pytest.importorskip("httpx"), application(path, **settings)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://server", timeout=60) as client:

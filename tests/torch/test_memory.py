@@ -86,8 +86,7 @@ def test_code_and_plans_are_counted_while_their_graphs_live():
         gc.collect()
         return hologram_torch.stats()["memory"]
 
-    before = memory()
-    compiled = compile_fresh(lambda x: torch.sin(x) * 3.25 - x.roll(1, 0))
+    before, compiled = memory(), compile_fresh(lambda x: torch.sin(x) * 3.25 - x.roll(1, 0))
     compiled(torch.randn(37, 11))
     live = hologram_torch.stats()["memory"]
     assert live["code"] >= before["code"] + 2 * 4096  # a kernel, and the function that runs it

@@ -108,8 +108,7 @@ def test_no_box_meets_another_and_every_line_leads_down():
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (Debian's package chromium or chromium-headless-shell)")
 def test_a_browser_shows_it_without_an_error(explained, tmp_path):
     explained.save(tmp_path / "plan.html")
-    dom = dom_of(tmp_path / "plan.html")
-    steps = len(explained.graphs[0].kernels())
+    dom, steps = dom_of(tmp_path / "plan.html"), len(explained.graphs[0].kernels())
     assert f'data-ready="{steps}"' in dom and "data-error" not in dom
     table = re.search(r'<table id="table">.*?</table>', dom, re.DOTALL)[0]
     assert table.count("<tr") == steps + 1 and "of the limit" in table and "a line of its own" in table

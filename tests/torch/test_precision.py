@@ -96,8 +96,7 @@ def test_sizes_as_symbols(setting, strict):
 def test_reproducible_ignores_it(setting):
     x, y = torch.randn(100, 400), torch.randn(400, 90)
     torch._dynamo.reset()
-    compiled = torch.compile(torch.mm, backend=hologram_torch.hologram, mode="reproducible", dynamic=False)
-    bits = []
+    compiled, bits = torch.compile(torch.mm, backend=hologram_torch.hologram, mode="reproducible", dynamic=False), []
     for precision in ("medium", "high", "highest"):
         setting(precision)
         bits.append(compiled(x, y))

@@ -125,8 +125,7 @@ def with_index(content, old, new, path):
 
 def with_changed_section(path, tmp_path, kind):
     """Another last byte of a section, with the hashes that belong to it."""
-    content = bytearray(path.read_bytes())
-    code = _core.Archive.open(os.fspath(path)).precompiled[0]
+    content, code = bytearray(path.read_bytes()), _core.Archive.open(os.fspath(path)).precompiled[0]
     place = slice(code[f"{kind}_offset"], code[f"{kind}_offset"] + code[f"{kind}_bytes"])
     old = digest(content[place])
     content[place.stop - 1] ^= 1

@@ -49,8 +49,7 @@ def test_rows_taken_by_their_numbers(shape, dynamic, dtype):
     def function(x, w, indices):
         return F.linear(x[indices], w).relu()
 
-    got = compiled(function, dynamic=dynamic)(x, w, indices)
-    exact = F.linear(x[indices].double(), w.double()).relu()
+    got, exact = compiled(function, dynamic=dynamic)(x, w, indices), F.linear(x[indices].double(), w.double()).relu()
     torch.testing.assert_close(got, exact.to(dtype), rtol=2e-5 if dtype == torch.float32 else 2**-7, atol=1e-4)
     if not dynamic:
         (graph,) = hologram_torch.explain(function, x, w, indices).graphs
@@ -83,12 +82,10 @@ def test_pytorchs_packed_weights(m, dtype):
     w, s = torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n, dtype=dtype) / 100
     exact = (x.double() @ w.double().t() * s.double()).to(dtype)
     torch.testing.assert_close(compiled(torch._weight_int8pack_mm)(x, w, s), exact, **bound)
-    q = torch.randint(0, 16, (n, k), dtype=torch.int32)
-    sz = torch.rand(k // group, n, 2, dtype=dtype) / 10
+    q, sz = torch.randint(0, 16, (n, k), dtype=torch.int32), torch.rand(k // group, n, 2, dtype=dtype) / 10
     wide = sz.double().repeat_interleave(group, 0)
     exact = (x.double() @ ((q.t().double() - 8) * wide[..., 0] + wide[..., 1])).to(dtype)
-    packed = torch._convert_weight_to_int4pack_for_cpu(q, 1)
-    layer = torch.nn.Module()
+    packed, layer = torch._convert_weight_to_int4pack_for_cpu(q, 1), torch.nn.Module()
     layer.register_buffer("w", packed)
     layer.forward = lambda x: torch._weight_int4pack_mm_for_cpu(x, layer.w, group, sz)
     torch.testing.assert_close(compiled(layer)(x), exact, **bound)

@@ -167,8 +167,7 @@ CONVOLUTIONS = [("three by three", *z) for z in ZEROS] + [(s, *ZEROS[(n + k) % 5
 @pytest.mark.parametrize("shape, dtype, zero, zeros", list(dict.fromkeys(CONVOLUTIONS)))
 def test_a_convolution_is_a_product_of_bytes(shape, dtype, zero, zeros):
     image, weight, *geometry = SHAPES[shape]
-    made = convolution_layer(weight, zeros)
-    x = torch.randint(-128, 128, image, dtype=torch.int8).view(dtype)
+    made, x = convolution_layer(weight, zeros), torch.randint(-128, 128, image, dtype=torch.int8).view(dtype)
     made.forward = lambda x: convolved(made, x, 0.03, zero, dtype, *geometry)
     sums = exact_sums(made, x, zero, *geometry)
 
@@ -192,8 +191,7 @@ def test_a_convolution_is_a_product_of_bytes(shape, dtype, zero, zeros):
     ((1, 256, 2, 2), (64, 256, 1, 1), 1), ((1, 3840, 3, 3), (16, 3840, 3, 3), 1), ((1, 3, 9, 9), (32, 3, 3, 3), 1),
 ])  # fmt: skip
 def test_other_convolutions_multiply_dequantised_numbers(image, weight, groups):
-    made = convolution_layer(weight, "some")
-    x = torch.randint(0, 256, image, dtype=torch.uint8)
+    made, x = convolution_layer(weight, "some"), torch.randint(0, 256, image, dtype=torch.uint8)
     made.forward = lambda x: convolved(made, x, 0.03, 9, torch.uint8, 1, weight[2] // 2, 1, groups)
     native_result, eager = compiled(made)(x)[0], made.forward(x)[0]
     torch.testing.assert_close(native_result, eager, rtol=1e-5, atol=1e-2)

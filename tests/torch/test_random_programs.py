@@ -148,8 +148,7 @@ def calls(draw):
 def ran(function, inputs, gradients):
     """→ copies of the inputs, what the function makes of them, and facts of that"""
     leaves = [x.clone().requires_grad_(gradients) for x in inputs]
-    run = same_memory.Run(*leaves)
-    out = function(*leaves)
+    run, out = same_memory.Run(*leaves), function(*leaves)
     return leaves, out, run.returned(out)
 
 
@@ -195,8 +194,7 @@ def check(seed: int):
 
 
 def test_random_programs():
-    count = int(os.environ.get("HOLOGRAM_PROGRAMS", 12))
-    first = seed_of("HOLOGRAM_PROGRAMS_SEED")
+    count, first = int(os.environ.get("HOLOGRAM_PROGRAMS", 12)), seed_of("HOLOGRAM_PROGRAMS_SEED")
     for seed in range(first, first + count):
         try:
             check(seed)

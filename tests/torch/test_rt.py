@@ -49,8 +49,7 @@ def call(folder, path, fingerprint, inputs, method="forward", calls=None, librar
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("rt") / "model.holo"
-    rows = {0: Dim("rows", min=2, max=100)}
+    path, rows = tmp_path_factory.mktemp("rt") / "model.holo", {0: Dim("rows", min=2, max=100)}
     return path, hologram_torch.export(Small().eval(), (torch.randn(3, 32),), path, dynamic_shapes=(rows,), isas=[LEVEL]).fingerprint
 
 

@@ -30,11 +30,9 @@ def site(tmp_path_factory):
 
 
 def test_generated_pages_hold_what_they_are_made_of(site):
-    c = (site / "reference/c.html").read_text()
-    header = (ROOT / "include/hologram/hologram.h").read_text()
+    c, header = (site / "reference/c.html").read_text(), (ROOT / "include/hologram/hologram.h").read_text()
     assert not [name for name in re.findall(r"\b(hologram_\w+)\(", header) if name not in c]
-    settings = (site / "reference/settings.html").read_text()
-    table = (ROOT / "src/base/settings.cpp").read_text()
+    settings, table = (site / "reference/settings.html").read_text(), (ROOT / "src/base/settings.cpp").read_text()
     assert not [name for name in re.findall(r'\{\.name = "(\w+)"', table) if name not in settings]
     assert (site / "reference/operators.html").read_text().count("<tr>") > 600
     for page, word in (("hologram", "from_numpy"), ("hologram_torch", "quantize")):

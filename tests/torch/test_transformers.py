@@ -106,8 +106,7 @@ def test_trainers_of_compiled_models(losses, make, package, tmp_path):
     """As docs/pytorch.md says: the model is told before the trainer gets it."""
     pytest.importorskip(package)
     model = make().train()
-    state = {name: value.clone() for name, value in model.state_dict().items()}
-    expected = losses(model, tmp_path)
+    state, expected = {name: value.clone() for name, value in model.state_dict().items()}, losses(model, tmp_path)
     model.load_state_dict(state)
     compile_fresh(model)  # counters from zero
     model.compile(backend=BACKEND)

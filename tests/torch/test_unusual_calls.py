@@ -21,8 +21,7 @@ def test_interrupted_compilations_leave_nothing_behind(request):
 
     def interrupted(delay):
         compiled = compile_fresh(module)
-        timer = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT))
-        seen = False
+        timer, seen = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT)), False
         try:
             timer.start()
             compiled(x)
@@ -43,8 +42,7 @@ def test_interrupted_compilations_leave_nothing_behind(request):
 
 
 def test_a_graph_that_enters_another_and_itself():
-    library = torch.library.Library("hologram_unusual_calls", "DEF")
-    depth = []
+    library, depth = torch.library.Library("hologram_unusual_calls", "DEF"), []
 
     def again(x):
         depth.append(0)
@@ -102,8 +100,7 @@ def test_a_fork_goes_on_with_what_was_compiled():
         return torch.softmax(x @ x.t(), -1).sum(0)
 
     compiled, x = compile_fresh(function), normal(300, 300)
-    expected = compiled(x)
-    child = os.fork()
+    expected, child = compiled(x), os.fork()
     if child == 0:
         status = 1
         try:

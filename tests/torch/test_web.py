@@ -96,8 +96,7 @@ def write_cases(folder, models=MODELS, isas=(ISA,), reproducible=True, seed=0):
         torch.manual_seed(seed)
         path = folder / f"{name}.holo"
         export(model().eval(), tuple(arguments), path, dynamic_shapes=shapes, isas=list(isas), reproducible=reproducible)
-        method = hologram.load(path, trust=False).session().methods["forward"]
-        arrays = [a.numpy() for a in arguments]
+        method, arrays = hologram.load(path, trust=False).session().methods["forward"], [a.numpy() for a in arguments]
         calls = [call(method, arrays)]
         if shapes:
             calls.append(call(method, [np.concatenate([a] * 3) for a in arrays]))
@@ -255,8 +254,7 @@ class Encoder(torch.nn.Module):
 @module(convolution=lambda: torch.nn.Conv1d(5, 6, 3, padding=1))
 def Mixed(self, x, flags, n):
     """Types of all sizes, scans, sorts, convolutions, an output without elements."""
-    y = torch.where(flags, x, -x).to(torch.bfloat16)
-    rows = self.convolution(x[:, :5].T[None]).relu().mean(-1)
+    y, rows = torch.where(flags, x, -x).to(torch.bfloat16), self.convolution(x[:, :5].T[None]).relu().mean(-1)
     return y.float().exp(), x.half().cumsum(0), x.sort(-1).values, flags.sum(), n * 3_000_000_000 // 7, flags ^ True, rows, x[:0]
 
 

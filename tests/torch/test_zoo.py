@@ -26,8 +26,7 @@ def eager_or_skip(case):
 @pytest.mark.parametrize("name", ZOO)
 def test_inference(name, dtype):
     case = ZOO[name](DTYPES[dtype])
-    eager = eager_or_skip(case)
-    truth = run_eager(case.module, case.inputs, torch.float32)
+    eager, truth = eager_or_skip(case), run_eager(case.module, case.inputs, torch.float32)
     module = copy.deepcopy(case.module)
     compiled = compile_fresh(module, dynamic=False)
     with torch.no_grad():
@@ -83,8 +82,7 @@ def test_training_step(name):
         torch.manual_seed(3)  # of dropout
         module = copy.deepcopy(case.module).train()
         call = compile_fresh(module, dynamic=False) if compiling else module
-        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-        first = None
+        optimizer, first = torch.optim.SGD(module.parameters(), lr=0.1), None
         for _ in range(2):
             optimizer.zero_grad()
             outputs = torch.utils._pytree.tree_leaves(call(*case.inputs))
