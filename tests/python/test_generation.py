@@ -43,6 +43,8 @@ def test_draws_follow_the_seed():
     steps = Counting()
     next(generation.tokens(steps, PROMPTS, do_sample=True, temperature=0.5, top_k=7, top_p=0.9))
     assert steps.drawn == [np.float32(0.5), 7, np.float32(0.9)] and [n.dtype for n in steps.drawn] == ["float32", "int64", "float32"]
+    next(generation.tokens(steps, PROMPTS, do_sample=True, temperature=1e-50, top_k=1 << 90, top_p=1e-50))
+    assert all(0 < n < np.inf for n in steps.drawn), "none is 0 in float32"
 
 
 def test_what_callers_see():
