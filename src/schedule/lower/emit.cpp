@@ -182,6 +182,7 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
   }
   if (v->is(Op::concat)) {
     auto axis = static_cast<size_t>(v->attrs.ints[0]);
+    if (auto whole = one_operand(v, index)) return value(whole->first, whole->second, guard);
     Val out;
     for (size_t k = v->inputs.size(); k-- > 0;) {
       Index at = input_index(v, k, index);
@@ -209,6 +210,35 @@ Val Emitter::compute(Value v, const Index& index, Val guard) {
   Val out = elementwise(v, index, guard);
   if (on_compute) on_compute(v, unbounded(index), out);
   return out;
+}
+
+// A concatenation whose parts are cut from one tensor, as a padding's that repeats or mirrors its
+// edges, is that tensor at a place that is computed, where this takes no time of the innermost
+// loop: not along the lanes, but along an axis around others whose parts would each be written out
+// for every part of this one.
+std::optional<std::pair<Value, Index>> Emitter::one_operand(Value v, const Index& index) const {
+  const auto axis = static_cast<size_t>(v->attrs.ints[0]);
+  auto last = [](const Expr& e) {
+    int n = -1;
+    e.any_atom([&](const Atom& a) {
+      if (a.kind == Atom::Kind::axis) n = std::max(n, a.id);
+      return false;
+    });
+    return n;
+  };
+  int innermost = -1;
+  for (const Expr& e : index) innermost = std::max(innermost, last(e));
+  const int own = last(index[axis]);
+  if (own < 0 || own == innermost) return std::nullopt;
+  const auto pieces = pieces_of(v, is_buffered_);
+  if (!pieces || !(pieces->of->is(Op::concat) || pieces->of->is(Op::pad)) ||
+      is_buffered_(pieces->of))
+    return std::nullopt;
+  Index at = index;
+  const auto place = place_of(*pieces, index[axis].unbounded());
+  if (!place) return std::nullopt;
+  at[axis] = inside(*place, pieces->of->shape[axis]);
+  return std::pair(pieces->of, at);
 }
 
 Index Emitter::moved(Value v, const Index& index) {

@@ -9,6 +9,7 @@
 
 #include "atlas/builder.h"
 #include "schedule/cluster/index.h"
+#include "schedule/lower/pieces.h"
 #include "schedule/plan.h"
 
 namespace hologram::schedule {
@@ -82,6 +83,9 @@ class Emitter {
   /// nextafter among the f16 or bf16 numbers, which are not f32's neighbours.
   atlas::Val next_half(atlas::Val x, atlas::Val y);
   atlas::Val load(int slot, const Index& index, atlas::Val guard);
+  /// What a concatenation's parts are all cut from, and its coordinates there.
+  std::optional<std::pair<ir::Value, Index>> one_operand(ir::Value concat,
+                                                         const Index& index) const;
   /// input_index of the only operand of a movement node.
   Index moved(ir::Value v, const Index& index);
 

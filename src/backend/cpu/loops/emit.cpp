@@ -348,12 +348,37 @@ class LoopEmitter {
                 [&](Scope& s) { stages_.emit(s); });
   }
 
+  /// x, or the end of [low, high] that it lies beyond.
+  Value* between(Value* x, Value* low, Value* high) {
+    auto *known = llvm::dyn_cast<llvm::ConstantInt>(x),
+         *from = llvm::dyn_cast<llvm::ConstantInt>(low),
+         *to = llvm::dyn_cast<llvm::ConstantInt>(high);
+    if (known && from && to)
+      return k_.i64(std::clamp(known->getSExtValue(), from->getSExtValue(), to->getSExtValue()));
+    x = ir_.CreateBinaryIntrinsic(Intrinsic::smax, x, low);
+    return ir_.CreateBinaryIntrinsic(Intrinsic::smin, x, high);
+  }
+
+  // Vectors of a round: all that there are of a known range of whole lines, if these are few.
+  int unroll_of(const Range& range) const {
+    constexpr int64_t most_vectors = 16;
+    constexpr size_t most_instrs = 256;
+    const auto points = range.length();
+    if (f_.plan.block_axes > 0 && points && !f_.plan.paired) {
+      const int64_t vectors = std::max<int64_t>(1, *points / f_.plan.lanes);
+      if (vectors <= most_vectors &&
+          static_cast<size_t>(vectors) * range.body.instrs.size() <= most_instrs)
+        return static_cast<int>(vectors);
+    }
+    return range.is_short(f_.plan.lanes) ? 1 : f_.plan.unroll;
+  }
+
   // The same for one body, range by range in which its comparisons of coordinates have one outcome.
   void ranges(Scope& scope, const Range& range, Value* low, Value* high) {
     int axis = f_.rank - 1;
     if (!range.split)
-      return lanes_.loop(scope, axis, low, high, range.is_short(f_.plan.lanes) ? 1 : f_.plan.unroll,
-                         {&range.body}, [&](Scope& s) { emit_body(s, range.body); });
+      return lanes_.loop(scope, axis, low, high, unroll_of(range), {&range.body},
+                         [&](Scope& s) { emit_body(s, range.body); });
     if (range.split->slope == 0) {
       Value* rest = emit_expr(scope, range.split->rest).v;
       scope.seek();
@@ -366,8 +391,7 @@ class LoopEmitter {
     const bool rises = range.split->slope > 0;
     Value* middle = emit_expr(scope, first_beyond(*range.split)).v;
     scope.seek();
-    middle = ir_.CreateBinaryIntrinsic(Intrinsic::smax, middle, low);
-    middle = ir_.CreateBinaryIntrinsic(Intrinsic::smin, middle, high);
+    middle = between(middle, low, high);
     emit_if(scope, ir_.CreateICmpSLT(low, middle),
             [&](Scope& s) { ranges(s, rises ? *range.fails : *range.holds, low, middle); });
     scope.seek();

@@ -244,7 +244,7 @@ void LoopLanes::masked(Scope& s, int axis, Value* at, Value* high, int lanes,
 // The comparison fills a register: where it does not, LLVM 19 may spill a mask with what lies above
 // its lanes, and stores of narrow elements then use that.
 Value* LoopLanes::mask(Value* count, int lanes) {
-  if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(count); known && !f_.plan.masked_tails) {
+  if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(count)) {
     std::vector<llvm::Constant*> bits;
     for (int l = 0; l < lanes; ++l) bits.push_back(ir_.getInt1(l < known->getSExtValue()));
     return llvm::ConstantVector::get(bits);

@@ -3,6 +3,7 @@
 #include "atlas/order.h"
 #include "backend/cpu/cost.h"
 #include "backend/cpu/loops/columns_plan.h"
+#include "backend/cpu/loops/ranges.h"
 
 #include <algorithm>
 #include <bit>
@@ -325,10 +326,11 @@ bool alternates(const atlas::Program& program, const LoopPlan& plan, const Targe
          loads > 0;
 }
 
-// Of points whose lines are one to four whole vectors: how many of the last axes a unit walks
-// whole, since finding each line by itself takes longer than the line. 0: such lines they are not.
+// Of points whose lines are one to four whole vectors, or of other known lengths where a border
+// cuts them: how many of the last axes a unit walks whole, since finding each line by itself takes
+// longer than the line. 0: such lines they are not.
 int short_lines(const atlas::LoopBlock& b, const LoopPlan& plan) {
-  constexpr int64_t most_vectors = 4, most_points = 1024;
+  constexpr int64_t most_vectors = 4, longest = 4096;
   constexpr size_t most_instrs = 256;  // of a line, whose vectors are all written out
   const int last = b.parallel_rank - 1;
   if (plan.mode != LaneMode::parallel || plan.tiled || plan.whole_lines ||
@@ -339,12 +341,18 @@ int short_lines(const atlas::LoopBlock& b, const LoopPlan& plan) {
     if (a.extent.has_axes()) return 0;
   auto extent = [&](int axis) {
     const Expr& n = b.axes[static_cast<size_t>(axis)].extent;
-    return n.is_const() ? n.constant_value() : most_points + 1;
+    return n.is_const() ? n.constant_value() : longest + 1;
   };
   const int64_t line = extent(last);
-  if (line % plan.lanes || line > most_vectors * plan.lanes) return 0;
-  const auto vectors = static_cast<size_t>(line / plan.lanes);
-  if (b.stages[0].body.instrs.size() * vectors > most_instrs) return 0;
+  const bool borders = has_borders(b.stages[0].body, last);
+  const int64_t most_points = borders ? longest : 1024;
+  if (borders) {
+    if (line > longest) return 0;
+  } else {
+    if (line % plan.lanes || line > most_vectors * plan.lanes) return 0;
+    const auto vectors = static_cast<size_t>(line / plan.lanes);
+    if (b.stages[0].body.instrs.size() * vectors > most_instrs) return 0;
+  }
   return last > 1 && line * extent(last - 1) <= most_points ? 2 : 1;
 }
 
@@ -418,8 +426,8 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
     plan.unroll = std::min(plan.unroll, 2);
   }
   plan.block_axes = short_lines(b, plan);
-  if (plan.block_axes > 0 && !plan.paired)
-    plan.unroll = static_cast<int>(extent.constant_value() / plan.lanes);
+  // Ranges between borders rarely begin with a line of memory.
+  if (plan.block_axes > 0 && has_borders(b.stages[0].body, b.lane_axis)) plan.may_stream = false;
   // The rows of a product's tail are in the cache already.
   plan.carried = !program.has_tail() && carries(b, plan, target);
   plan.trailing = plan.carried && trails(b, program.buffers);

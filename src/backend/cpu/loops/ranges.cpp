@@ -51,17 +51,27 @@ void fold(Rewriting& out, ValueId k) {
   out.put(k, std::move(i));
 }
 
+// What value k compares, if it is a comparison of coordinates along the axis or beside it.
+std::optional<Comparison> comparison(const Body& body, ValueId k, int axis) {
+  auto apart = margin(body, k);
+  if (!apart || apart->is_const()) return std::nullopt;
+  auto parts = apart->linear_in_axis(axis);
+  if (!parts || !parts->first.is_const()) return std::nullopt;
+  return Comparison{k, parts->first.constant_value(), parts->second};
+}
+
 }  // namespace
 
 std::optional<Comparison> first_comparison(const Body& body, int lane_axis) {
-  for (ValueId k = 0; k < body.instrs.size(); ++k) {
-    auto apart = margin(body, k);
-    if (!apart || apart->is_const()) continue;
-    auto parts = apart->linear_in_axis(lane_axis);
-    if (!parts || !parts->first.is_const()) continue;
-    return Comparison{k, parts->first.constant_value(), parts->second};
-  }
+  for (ValueId k = 0; k < body.instrs.size(); ++k)
+    if (auto found = comparison(body, k, lane_axis)) return found;
   return std::nullopt;
+}
+
+bool has_borders(const Body& body, int axis) {
+  for (ValueId k = 0; k < body.instrs.size(); ++k)
+    if (auto found = comparison(body, k, axis); found && found->slope != 0) return true;
+  return false;
 }
 
 // Rising: from ceil(-rest / slope) on; falling: up to floor(rest / -slope).
@@ -92,9 +102,14 @@ Expr known_of(const Comparison& c, int lane_axis, const Expr& extent, bool truth
   return truth ? holds : beyond(holds);
 }
 
+std::optional<int64_t> Range::length() const {
+  const Expr n = to - from;
+  return n.is_const() ? std::optional(n.constant_value()) : std::nullopt;
+}
+
 bool Range::is_short(int lanes) const {
-  const Expr length = to - from;
-  return length.is_const() && length.constant_value() < 2 * lanes;
+  const auto n = length();
+  return n && *n < 2 * lanes;
 }
 
 namespace {

@@ -23,6 +23,9 @@ struct Comparison {
 /// same for all lanes (slope 0).
 std::optional<Comparison> first_comparison(const atlas::Body& body, int lane_axis);
 
+/// Whether comparisons of coordinates cut lines along the axis into ranges.
+bool has_borders(const atlas::Body& body, int axis);
+
 /// Where along the lane axis the outcome of a comparison (of slope other than 0) changes: the first
 /// place of the upper range.
 Expr first_beyond(const Comparison& c);
@@ -44,6 +47,8 @@ struct Range {
   const Range *holds = nullptr, *fails = nullptr;
 
   bool is_short(int lanes) const;
+  /// Its points, where they are known.
+  std::optional<int64_t> length() const;
 };
 /// Takes a body apart where comparisons of coordinates change, most points first, until its copies
 /// are many or long; what a leaf leaves undecided is a mask. The first range is all of it.
