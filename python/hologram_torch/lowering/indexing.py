@@ -97,14 +97,25 @@ def gather(c, x, dim, index, *, sparse_grad=False):
 def _of_rows(c, index, dim):
     """An index that is the same along all axes behind `dim` without these, and how many of its axes are the operand's; None
     for any other."""
-    if index.op != "expand" or dim + 1 == len(index.shape):
+    few = _few(c, index)
+    if few is None or dim + 1 == len(index.shape):
         return None
-    few = index.inputs[0]
     if any(type(n) is not int or n != 1 for n in few.shape[dim + 1 :]):
         return None
     if all(type(n) is int and n == 1 for n in few.shape[:dim]):
         return c.broadcast(c.reshape(few, [few.shape[dim]]), [index.shape[dim]]), 0
     return c.broadcast(c.reshape(few, few.shape[: dim + 1]), index.shape[: dim + 1]), dim
+
+
+def _few(c, index):
+    """An index without what repeats its elements, in the graph or, by a stride of 0, in an argument; None where nothing does."""
+    if index.op == "expand":
+        return index.inputs[0]
+    if index.op != "parameter":
+        return None
+    steps = c.fake(2).stride()
+    sizes = [1 if type(step) is int and step == 0 else n for n, step in zip(index.shape, steps, strict=True)]
+    return None if sizes == list(index.shape) else c.slice(index, [0] * len(sizes), sizes)
 
 
 def _to_end(rank, dim):

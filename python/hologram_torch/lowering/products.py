@@ -8,6 +8,8 @@ from .. import precision
 from ..graph import dtypes
 from ..graph.builder import f64_bits
 from . import Unsupported, lower
+from .pointwise import compute
+from .views import axis_of
 
 
 def _product(c, x, y, wide=False):
@@ -19,6 +21,18 @@ def _product(c, x, y, wide=False):
 @lower("mm.default", "bmm.default")
 def mm(c, x, y):
     return _product(c, x, y)
+
+
+@lower("linalg_cross.default")
+def cross(c, x, y, *, dim=-1):
+    axis = axis_of(dim, len(c.out_shape))
+
+    def form(x, y):
+        x, y = ([c.slice_axis(c.broadcast(v, c.out_shape), axis, k, 1) for k in range(3)] for v in (x, y))
+        places = ((1, 2), (2, 0), (0, 1))
+        return c.concat([c.sub(c.mul(x[i], y[j]), c.mul(x[j], y[i])) for i, j in places], axis)
+
+    return compute(c, form, x, y)
 
 
 @lower("_int_mm.default")
