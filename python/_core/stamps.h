@@ -72,10 +72,10 @@ class Stamps {
   Stamps(const schedule::Plan& plan, bool host)
       : plan_(plan),
         host_(host),
-        stamps_(static_cast<size_t>(plan.num_parameters)),
-        bytes_(stamps_.size(), -1),
-        vector_(stamps_.size()),
-        renewed_(plan.cache.size()) {
+        parameters_(static_cast<size_t>(plan.num_parameters)),
+        set_(new_set()),
+        bytes_(parameters_, -1),
+        vector_(parameters_) {
     for (const auto& entry : plan.cache)
       used_.insert(used_.end(), entry.parameters.begin(), entry.parameters.end());
     std::sort(used_.begin(), used_.end());
@@ -109,10 +109,10 @@ class Stamps {
   /// tensor, another version of one, or in another epoch. `object(p)` is the tensor of parameter p,
   /// `data` the addresses by parameter. False with a Python exception.
   template <typename Object>
-  bool check(const runtime::Executable& executable, Object object, void* const* data,
-             Checked& out) {
+  bool check(runtime::Executable& executable, Object object, void* const* data, Checked& out) {
     if (plan_.cache.empty()) return true;
     do {  // asking a tensor may run Python and with it another call's commit
+      turn_to_set_of(executable, object);
       if (!check_once(executable, object, data, out)) return false;
     } while (out.commits != commits_);
     return true;
@@ -121,12 +121,12 @@ class Stamps {
   /// Keeps what a call that ended well computed, unless another call has changed what is kept since
   /// the check: theirs may rest on other tensors.
   void commit(runtime::Executable& executable, Checked checked) {
-    if ((checked.changed.empty() && settled_ && !checked.anew) || checked.commits != commits_)
+    if ((checked.changed.empty() && set_.settled && !checked.anew) || checked.commits != commits_)
       return;
     count_renewals(checked);
     ++commits_;
-    epoch_ = checked.epoch;
-    for (auto& [k, stamp] : checked.changed) stamps_[k] = std::move(stamp);
+    set_.epoch = checked.epoch;
+    for (auto& [k, stamp] : checked.changed) set_.stamps[k] = std::move(stamp);
     if (checked.packed) checked.packed->unite(checked.kept);
     executable.keep(std::move(checked.kept));
     if (host_ && !held_) {
@@ -146,12 +146,17 @@ class Stamps {
   static void drop(PyObject* tensor) {
     Sharers::of_process().drop(tensor);
     Identities::of_process().drop(tensor);
-    for (Stamps* stamps : of_process())
-      for (Stamp& s : stamps->stamps_)
+    auto clear = [tensor](Stamps& all, std::vector<Stamp>& stamps) {
+      for (Stamp& s : stamps)
         if (s.weak.is_valid() && refers_to(s.weak.ptr(), tensor)) {
           s.weak = {};
-          ++stamps->commits_;
+          ++all.commits_;
         }
+    };
+    for (Stamps* stamps : of_process()) {
+      clear(*stamps, stamps->set_.stamps);
+      for (Set& other : stamps->others_) clear(*stamps, other.stamps);
+    }
   }
 
   /// How many of the weights that the plan's kept values are computed from share their memory with
@@ -159,8 +164,8 @@ class Stamps {
   static std::pair<int64_t, int64_t> shared(const schedule::Plan& plan) {
     std::pair<int64_t, int64_t> out{0, 0};
     for (const Stamps* stamps : of_process())
-      for (size_t k = 0; &stamps->plan_ == &plan && k < stamps->stamps_.size(); ++k)
-        if (stamps->shared_[k])
+      for (size_t k = 0; &stamps->plan_ == &plan && k < stamps->set_.stamps.size(); ++k)
+        if (stamps->set_.shared[k])
           out = {out.first + 1, out.second + std::max<int64_t>(stamps->bytes_[k], 0)};
     return out;
   }
@@ -170,13 +175,14 @@ class Stamps {
   void pin(const std::vector<int>& parameters) {
     hold();
     std::erase_if(used_, [&](int p) { return std::ranges::count(parameters, p) > 0; });
-    for (int p : parameters) stamps_[static_cast<size_t>(p)] = Stamp{{}, Watched(), -1};
+    for (int p : parameters) set_.stamps[static_cast<size_t>(p)] = Stamp{{}, Watched(), -1};
     ++commits_;  // calls in progress may hold what they computed anew
   }
 
  private:
   static constexpr int64_t buffer_bytes = 64 << 10;  // the statistics of 16,384 channels
   static constexpr int64_t chunk_bytes = 256 << 10;
+  static constexpr size_t most_sets = 256;
   static constexpr int passing_from = 2;  // calls in a row that have found other weights
 
   static std::vector<Stamps*>& of_process() {
@@ -187,18 +193,69 @@ class Stamps {
   // Weights that an optimizer writes between any two calls: what is packed of them is made for each
   // call. Once they have stayed for a call it is kept again.
   void count_renewals(const Checked& checked) {
-    std::vector<char> changed(stamps_.size(), 0);
+    std::vector<char> changed(set_.stamps.size(), 0);
     for (const auto& [k, _] : checked.changed) changed[k] = 1;
-    settled_ = true;
-    for (size_t c = 0; c < renewed_.size(); ++c) {
+    set_.settled = true;
+    for (size_t c = 0; c < set_.renewed.size(); ++c) {
       const auto& of = plan_.cache[c].parameters;
       const bool again = std::ranges::any_of(of, [&](int p) {
         const auto k = static_cast<size_t>(p);
-        return changed[k] && stamps_[k].weak.is_valid();
+        return changed[k] && set_.stamps[k].weak.is_valid();
       });
-      renewed_[c] = again ? std::min(renewed_[c] + 1, passing_from) : 0;
-      settled_ = settled_ && (!host_ || (!again && checked.kept[c]));
+      set_.renewed[c] = again ? std::min(set_.renewed[c] + 1, passing_from) : 0;
+      set_.settled = set_.settled && (!host_ || (!again && checked.kept[c]));
     }
+  }
+
+  // What belongs to the tensors of one set of parameters.
+  struct Set {
+    std::vector<Stamp> stamps;
+    std::vector<char> shared;  // by parameter, at the last check
+    std::vector<int> renewed;  // by cache entry: calls in a row for which it was computed anew
+    int64_t epoch = 0;
+    int number = 0, returns = 0;  // how often calls came back to it
+    bool settled = false;         // the last call left a value for each cache entry, none anew
+  };
+  Set new_set(int number = 0) const {
+    Set made{std::vector<Stamp>(parameters_), std::vector<char>(parameters_),
+             std::vector<int>(plan_.cache.size())};
+    made.number = number;
+    return made;
+  }
+
+  // Blocks of a model that are compiled one by one are calls of one graph by turns: each goes on
+  // with what was kept of its own weights, which the first of them tell. What has come only once is
+  // not kept: it may not come again.
+  template <typename Object>
+  void turn_to_set_of(runtime::Executable& executable, Object object) {
+    if (used_.empty() || held_) return;
+    const auto k = static_cast<size_t>(used_[0]);
+    PyObject* const first = object(used_[0]);
+    auto is_of = [&](const Set& s) {
+      return s.stamps[k].weak.is_valid() && refers_to(s.stamps[k].weak.ptr(), first);
+    };
+    if (!set_.stamps[k].weak.is_valid() || is_of(set_)) return;
+    std::erase_if(others_, [&](const Set& s) {
+      const bool gone =
+          !s.stamps[k].weak.is_valid() || !referent(s.stamps[k].weak.ptr()).is_valid();
+      if (gone) executable.forget_aside(s.number);
+      return gone;
+    });
+    const auto found = std::ranges::find_if(others_, is_of);
+    if (found == others_.end() && !referent(set_.stamps[k].weak.ptr()).is_valid()) return;
+    Set next = found == others_.end() ? new_set(++sets_) : std::move(*found);
+    if (found != others_.end()) {
+      others_.erase(found);
+      ++next.returns;
+    }
+    executable.turn_to(next.number);
+    if (set_.returns == 0) executable.forget_aside(set_.number);
+    others_.push_back(std::exchange(set_, std::move(next)));
+    if (others_.size() > most_sets) {
+      executable.forget_aside(others_.front().number);
+      others_.erase(others_.begin());
+    }
+    ++commits_;
   }
 
   // What a check compares of tensors that share their memory, and how long that takes.
@@ -219,19 +276,19 @@ class Stamps {
     out.changed.clear();
     out.packed.reset();
     out.anew = false;
-    std::vector<char> changed(stamps_.size(), 0);
+    std::vector<char> changed(set_.stamps.size(), 0);
     std::optional<Comparing> comparing;
     const TensorWords& words = TensorWords::of_process();
     for (int p : used_) {
       auto k = static_cast<size_t>(p);
       PyObject* o = object(p);
-      const Stamp& s = stamps_[k];
-      const bool same = epoch_ == out.epoch && s.data.get() == data[k] && s.weak.is_valid() &&
+      const Stamp& s = set_.stamps[k];
+      const bool same = set_.epoch == out.epoch && s.data.get() == data[k] && s.weak.is_valid() &&
                         refers_to(s.weak.ptr(), o);
       const TensorState state = same && s.native ? words.look(o) : words.look_at_any(o);
       const bool unwritten = same && s.version >= 0 && s.version == state.version;
-      shared_[k] = state.holders > 1;
-      if (unwritten && !shared_[k] && !s.content) continue;
+      set_.shared[k] = state.holders > 1;
+      if (unwritten && !set_.shared[k] && !s.content) continue;
       if (!comparing) comparing.emplace(executable.runtime().threads());
       if (unwritten && has_its_content(k, state, *comparing)) continue;
       changed[k] = 1;
@@ -251,7 +308,7 @@ class Stamps {
       take_shared(executable, object, out);
       out.passing.assign(plan_.cache.size(), 0);
       for (size_t c = 0; c < out.passing.size(); ++c)
-        out.passing[c] = renewed_[c] == passing_from && !out.kept[c];
+        out.passing[c] = set_.renewed[c] == passing_from && !out.kept[c];
     }
     if (comparing && !comparing->storages.empty() && !host_)
       comparing->seconds =
@@ -266,8 +323,8 @@ class Stamps {
   template <typename Object>
   void take_shared(const runtime::Executable& executable, Object object, Checked& out) {
     static runtime::PackedTable& table = *new runtime::PackedTable;
-    std::vector<const Stamp*> stamps(stamps_.size());
-    for (int p : used_) stamps[static_cast<size_t>(p)] = &stamps_[static_cast<size_t>(p)];
+    std::vector<const Stamp*> stamps(set_.stamps.size());
+    for (int p : used_) stamps[static_cast<size_t>(p)] = &set_.stamps[static_cast<size_t>(p)];
     for (const auto& [k, stamp] : out.changed) stamps[k] = &stamp;
     std::vector<std::optional<Fingerprint>> names(stamps.size());
     for (size_t k = 0; k < stamps.size(); ++k) {
@@ -283,12 +340,12 @@ class Stamps {
 
   // Whether a tensor whose content is compared is as its stamp says.
   bool has_its_content(size_t k, const TensorState& state, Comparing& comparing) {
-    Stamp& s = stamps_[k];
+    Stamp& s = set_.stamps[k];
     const int64_t quiet = ask_sharers(k, state, comparing);
     if (quiet > 0 && quiet == s.quiet && !s.buffer) return true;
     if (!s.content || *s.content != content_of(k, s.data.get(), comparing)) return false;
     s.quiet = quiet;
-    if (!shared_[k] && !s.buffer) s.content.reset();
+    if (!set_.shared[k] && !s.buffer) s.content.reset();
     return true;
   }
 
@@ -301,15 +358,15 @@ class Stamps {
     const bool readable = host_ && bytes_[k] >= 0;
     made.buffer =
         readable && vector_[k] && bytes_[k] <= buffer_bytes && made.data.get() && !is_parameter(o);
-    if (readable && (shared_[k] || made.buffer))
+    if (readable && (set_.shared[k] || made.buffer))
       made.content = content_of(k, made.data.get(), comparing);
-    else if (shared_[k] && made.quiet == 0)
+    else if (set_.shared[k] && made.quiet == 0)
       made.version = -1;
   }
 
   // Sharers::quiet() of a tensor whose storage others hold too.
   int64_t ask_sharers(size_t k, const TensorState& state, Comparing& comparing) {
-    if (!shared_[k]) return 0;
+    if (!set_.shared[k]) return 0;
     const int64_t quiet =
         Sharers::of_process().quiet(state.storage, state.holders, comparing.check);
     if (quiet > 0) return quiet;
@@ -321,7 +378,7 @@ class Stamps {
   uint64_t content_of(size_t k, const void* data, Comparing& comparing) const {
     const std::span bytes(static_cast<const std::byte*>(data),
                           static_cast<size_t>(data ? bytes_[k] : 0));
-    if (!shared_[k]) return checksum(bytes);
+    if (!set_.shared[k]) return checksum(bytes);
     const auto start = std::chrono::steady_clock::now();
     std::vector<uint64_t> sums((bytes.size() + chunk_bytes - 1) / chunk_bytes);
     comparing.threads.for_ranges(
@@ -338,16 +395,16 @@ class Stamps {
 
   const schedule::Plan& plan_;
   const bool host_;
-  std::vector<Stamp> stamps_;
-  std::vector<int64_t> bytes_;                                    // by parameter; -1: not known
-  std::vector<char> vector_;                                      // by parameter: of one axis
-  std::vector<char> shared_ = std::vector<char>(stamps_.size());  // by parameter, at the last check
+  const size_t parameters_;
+  Set set_;
+  std::vector<Set> others_;  // the last one was left last
+  int sets_ = 0;
+  std::vector<int64_t> bytes_;  // by parameter; -1: not known
+  std::vector<char> vector_;    // by parameter: of one axis
   std::vector<int> used_;
-  std::vector<int> renewed_;  // by cache entry: calls in a row for which it was computed anew
   bool held_ = false;
   runtime::Executable* watched_ = nullptr;  // by IdleValues
-  bool settled_ = false;  // the last call left a value for each cache entry, none anew
-  int64_t epoch_ = 0, commits_ = 0;
+  int64_t commits_ = 0;
 };
 
 }  // namespace hologram::python

@@ -516,10 +516,30 @@ void Executable::keep(Kept kept) {
   kept_ = std::move(kept);
 }
 
+void Executable::turn_to(int number) {
+  std::lock_guard lock(mutex_);
+  aside_[set_] = std::move(kept_);
+  set_ = number;
+  kept_ = std::move(aside_[number]);
+  aside_.erase(number);
+  kept_.resize(plan_.cache.size());
+}
+
+void Executable::forget_aside(int number) {
+  std::map<int, Kept>::node_type gone;  // freed without the lock
+  std::lock_guard lock(mutex_);
+  gone = aside_.extract(number);
+}
+
 // Those that share a block come last, and go together.
 void Executable::give_back_kept(size_t rest) {
-  size_t bytes = cached_bytes();
   Kept gone;  // freed without the lock
+  std::map<int, Kept> aside;
+  {
+    std::lock_guard lock(mutex_);
+    aside.swap(aside_);
+  }
+  size_t bytes = cached_bytes();
   std::lock_guard lock(mutex_);
   std::vector<std::pair<size_t, size_t>> order;  // bytes of a block of its own, entry
   for (size_t c = 0; c < kept_.size(); ++c)
@@ -569,14 +589,18 @@ std::vector<int> Executable::read_as_kept(std::vector<bool> needed) const {
 std::vector<std::pair<const void*, size_t>> Executable::cached_values() const {
   std::lock_guard lock(mutex_);
   std::vector<std::pair<const void*, size_t>> out;
-  for (size_t c = 0; c < kept_.size(); ++c) {
-    if (!kept_[c]) continue;
-    const Expr& bytes = plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].bytes;
-    if (is_block(kept_[c]))
-      out.emplace_back(kept_[c].get(), host::MemoryPool::capacity(kept_[c].get()));
-    else if (bytes.is_const())
-      out.emplace_back(kept_[c].get(), static_cast<size_t>(bytes.constant_value()));
-  }
+  auto add = [&](const Kept& kept) {
+    for (size_t c = 0; c < kept.size(); ++c) {
+      if (!kept[c]) continue;
+      const Expr& bytes = plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].bytes;
+      if (is_block(kept[c]))
+        out.emplace_back(kept[c].get(), host::MemoryPool::capacity(kept[c].get()));
+      else if (bytes.is_const())
+        out.emplace_back(kept[c].get(), static_cast<size_t>(bytes.constant_value()));
+    }
+  };
+  add(kept_);
+  for (const auto& [_, kept] : aside_) add(kept);
   return out;
 }
 

@@ -185,8 +185,13 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// What keep() was given last, for a call whose parameters have not changed since.
   Kept kept() const;
   void keep(Kept kept);
-  /// Drops the largest of what keep() was given of the host's pool, until `rest` bytes are left:
-  /// the next call computes it again.
+  /// Of several sets of parameters that calls come with: from now on kept() and keep() are of set
+  /// `number` (0 at first), and what the one before has is left aside.
+  void turn_to(int number);
+  /// Drops what is left aside of a set.
+  void forget_aside(int number);
+  /// Drops what is left aside, and of the rest that keep() was given of the host's pool the largest
+  /// until `rest` bytes are left: the next call computes it again.
   void give_back_kept(size_t rest);
   /// Whether no call has asked for what is kept since this was last asked, and none runs.
   bool idles() const { return !asked_.exchange(false) && running_ == 0; }
@@ -251,6 +256,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
       only_for_;  // by parameter: cache entries, if nothing else reads it
   bool static_sizes_ = true;
   Kept kept_;
+  int set_ = 0;
+  std::map<int, Kept> aside_;               // by set
   std::vector<int> lenders_;                // input slots
   std::shared_ptr<const Lent> lent_;        // where they were at the last call; guarded by mutex_
   std::shared_ptr<const Passing> passing_;  // of the last call that had some; guarded by mutex_

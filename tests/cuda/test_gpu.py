@@ -115,8 +115,7 @@ def softened(x):
 
 
 def test_a_captured_graph_is_replayed_with_new_inputs(torch):
-    call = torch.compile(softened, backend="hologram", dynamic=False)
-    x = torch.randn(64, 256, device="cuda")
+    call, x = torch.compile(softened, backend="hologram", dynamic=False), torch.randn(64, 256, device="cuda")
     call(x)  # compiled and loaded before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()

@@ -116,8 +116,7 @@ def test_the_operator_evaluates_to_its_reference(copy):
         ulp = 2.0 ** (math.frexp(exact)[1] - 24)
         assert abs(y - exact) <= float(bound) * ulp, (x, y, exact)
     torch = pytest.importorskip("torch")
-    xs = torch.tensor([float.fromhex(row[0]) for row in rows])
-    ours = torch.tensor([float.fromhex(row[1]) for row in rows])
+    xs, ours = torch.tensor([float.fromhex(row[0]) for row in rows]), torch.tensor([float.fromhex(row[1]) for row in rows])
     torch.testing.assert_close(ours, torch.sinc(xs), rtol=2e-6, atol=2e-7)
 
 

@@ -114,7 +114,6 @@ def test_arguments_come_in_their_order():
         np.testing.assert_allclose(values_of(e, c, len(want)), want, rtol=1e-5)
     np.testing.assert_allclose(hg.reduce_max_f32(e, a, c, n), x.max())
     np.testing.assert_allclose(hg.cross_entropy_loss_f32(e, a, b, c, n), -np.mean(y * np.log(x)), rtol=1e-5)
-
     whole, cube = hg.tensor_from_buffer(a, "[10, 100]"), x.reshape(10, 100)
     assert hg.tensor_buffer(whole) == a and (hg.tensor_ndim(whole), hg.tensor_numel(whole)) == (2, 1000)
     strided = hg.tensor_from_buffer_with_strides(a, "[4, 3]", "[100, 2]")

@@ -317,7 +317,6 @@ def test_aarch64_machine_code_of_archives(emulated, tmp_path):
     numpy.save(tmp_path / "y.npy", model(x).detach().numpy())
     files = [tmp_path / name for name in ("m.holo", "x.npy", "y.npy")]
     assert run(python, "-I", "-c", LOADED, *files, env=variables) == "True False\n"
-
     hologram.load(ROOT / "examples/model.holo").write_with_targets(tmp_path / "c.holo", ["neon"])
     package = site_packages(python) / "hologram"
     run("aarch64-linux-gnu-gcc", "-std=c99", f"-I{package}/include", ROOT / "examples/run_archive.c", "-o", tmp_path / "program",

@@ -10,8 +10,7 @@ COUNTS = ("graphs", "launches", "edges", "roots")
 
 def counted(gpu, run):  # noqa: F811
     """What run() gives, and how much of each it took."""
-    before = [gpu.count(what) for what in COUNTS]
-    out = run()
+    before, out = [gpu.count(what) for what in COUNTS], run()
     return out, {what: gpu.count(what) - b for what, b in zip(COUNTS, before, strict=True)}
 
 

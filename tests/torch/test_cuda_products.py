@@ -33,8 +33,7 @@ print(driver.fakecuda_count(b"maps"), driver.fakecuda_count(b"launches"))
 @pytest.mark.parametrize("dtype, launches", [(torch.bfloat16, 2), (torch.float32, 3)])
 def test_products_of_an_archive_run_by_warpgroups(tmp_path, dtype, launches):
     """Maps are encoded at the first call alone; of float32 the weights are split before, once."""
-    model = torch.nn.Sequential(torch.nn.Linear(136, 264), torch.nn.GELU()).to(dtype).eval()
-    x = torch.randn(136, 136).to(dtype)
+    model, x = torch.nn.Sequential(torch.nn.Linear(136, 264), torch.nn.GELU()).to(dtype).eval(), torch.randn(136, 136).to(dtype)
     path, inputs, outputs = (str(tmp_path / name) for name in ("model.holo", "x.npy", "y.npy"))
     hologram_torch.export(model, (x,), path, isas=())
     np.save(inputs, (x.view(torch.uint16) if dtype == torch.bfloat16 else x).numpy())

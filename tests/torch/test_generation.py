@@ -100,8 +100,7 @@ def test_draws_are_those_of_the_archive(model, archive):
     drawn = [hologram.generate(archive, PROMPT[0].numpy(), seed=seed, **choices) for seed in (1, 1, 2)]
     assert np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[0], drawn[2])
     logits, numbers = torch.randn(1, 99, generator=torch.Generator().manual_seed(2)), np.random.default_rng(3).random((40, 1), np.float32)
-    arrays = np.float32(1.5), np.int64(20), np.float32(0.9)
-    session = archive.session()
+    arrays, session = (np.float32(1.5), np.int64(20), np.float32(0.9)), archive.session()
     for uniform in numbers:
         wanted = Steps.sample(None, logits, *map(torch.tensor, arrays), torch.from_numpy(uniform))
         np.testing.assert_array_equal(session.methods["sample"](logits.numpy(), *arrays, uniform), wanted.numpy())
@@ -205,7 +204,6 @@ def test_a_server_joins_requests_for_tokens(model, served):
     made = [model.generate(torch.tensor([a["ids"]]), max_new_tokens=a["max_new_tokens"], do_sample=False)[0] for a in asked]
     alone = [tokens[len(a["ids"]) :] for tokens, a in zip(made, asked)]
     wrong = [{"ids": [10**6]}, {"ids": []}, {"ids": [1], "max_new_tokens": 99}, {"ids": [1], "temperatur": 1}, {"ids": [1], "top_p": 0}]
-
     async def talk(client, service):
         answers = await asyncio.gather(*[client.post("/generate", json=a) for a in [*asked, wrong[0]]])
         assert answers.pop().status_code == 422

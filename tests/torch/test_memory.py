@@ -80,6 +80,27 @@ def test_weights_that_change_before_each_call_are_packed_for_that_call():
         assert [held(False)[0] - first for _ in range(2)] == [0, 0]
 
 
+def test_blocks_that_share_a_graph_keep_weights_each():
+    """Compiled one by one, as is usual for models of equal blocks: from the second round on nothing is packed, but of what was written."""
+    blocks, x = [compile_fresh(nn.Linear(512, 512, bias=False)) for _ in range(4)], torch.randn(2, 512)
+
+    def kernels() -> int:
+        with hologram_torch.profile() as found:
+            for block in blocks:
+                torch.testing.assert_close(block(x), x @ block.weight.T, rtol=1e-4, atol=1e-3)
+        return sum(k.calls for k in found.kernels()) - len(blocks)
+
+    with torch.no_grad():
+        assert [kernels() for _ in range(5)] == [4, 4, 0, 0, 0]
+        packed = hologram_torch.stats()["memory"]["packed_weights"]
+        blocks[2].weight.mul_(1.5)
+        blocks[1].weight = nn.Parameter(torch.randn(512, 512))
+        assert [kernels() for _ in range(4)] == [2, 1, 0, 0]
+        del blocks[0]
+        assert kernels() == 0
+        assert hologram_torch.stats()["memory"]["packed_weights"] == packed - packed // 4
+
+
 def test_code_and_plans_are_counted_while_their_graphs_live():
     def memory():
         torch._dynamo.reset()

@@ -91,8 +91,7 @@ def test_whatever_names_hold_is_text():
 
 
 def test_no_box_meets_another_and_every_line_leads_down():
-    start = time.perf_counter()
-    edges = [(i - d, i) for i in range(600) for d in (1, 3, 40) if i >= d and (d == 1 or i % d == 0)]
+    start, edges = time.perf_counter(), [(i - d, i) for i in range(600) for d in (1, 3, 40) if i >= d and (d == 1 or i % d == 0)]
     edges = [(a, b) for a, b in edges if b % 5 or a != b - 1]
     layout = Layout(600, edges)
     assert time.perf_counter() - start < 5

@@ -32,8 +32,7 @@ def test_operators_have_the_bits_of_eager(dtype):
     tokens, offsets = torch.rand(6, 5, 1) + 0.01, torch.randint(low, high, (6, 5, 1))
 
     def run(x, scale, zero, scales, zeros, tokens, offsets):
-        q = ops.quantize_per_tensor(x, 0.1, 3, low, high, dtype)
-        r = ops.quantize_per_tensor.tensor(x, scale, zero, low, high, dtype)
+        q, r = ops.quantize_per_tensor(x, 0.1, 3, low, high, dtype), ops.quantize_per_tensor.tensor(x, scale, zero, low, high, dtype)
         s = ops.quantize_per_channel(x, scales, zeros, 1, low, high, dtype)
         t = ops.quantize_per_token(x, tokens, offsets, low, high, dtype)
         return (

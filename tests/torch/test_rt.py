@@ -126,8 +126,7 @@ def test_a_c_program_needs_nothing_else(tmp_path):
     compiler = shutil.which("cc")
     if not compiler:
         pytest.skip("no C compiler")
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
-    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    model, x = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval(), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     report = hologram_torch.export(model, (x,), tmp_path / "model.holo")
     output(compiler, "-std=c99", "-Wall", "-Werror", f"-I{ROOT / 'include'}", ROOT / "examples/run_archive.c", "-o", tmp_path / "program",
            LIBRARY, f"-Wl,-rpath,{BUILD}")  # fmt: skip

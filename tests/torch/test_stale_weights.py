@@ -29,8 +29,10 @@ def callables(tmp_path_factory):
         for name, p in layer.named_parameters():
             archive.replace(name, p.detach().numpy())
 
+    compiled, twin = compile_fresh(layer), torch.compile(nn.Linear(64, 64), backend="hologram")
     calls = {
-        "compile": compile_fresh(layer),
+        "compile": compiled,
+        "another block's graph": lambda x: (twin(x), compiled(x))[1],
         "freeze": hologram_torch.freeze(layer, (x,)),
         "archive": lambda x: torch.from_numpy(archive(x.numpy())),
     }

@@ -165,8 +165,7 @@ def exporters():
 def test_exported_encoder(exporters, tmp_path):
     from transformers.exporters import AutoHfExporter, ExportedModel
 
-    model = bert()
-    inputs = {"input_ids": torch.randint(1, 64, (2, 7)), "attention_mask": torch.ones(2, 7, dtype=torch.int64)}
+    model, inputs = bert(), {"input_ids": torch.randint(1, 64, (2, 7)), "attention_mask": torch.ones(2, 7, dtype=torch.int64)}
     inputs["attention_mask"][1, 5:] = 0
     shapes = {name: {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("length", min=2, max=64)} for name in inputs}
     exporter = AutoHfExporter.from_config(exporters.HologramConfig())

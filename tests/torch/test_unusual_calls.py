@@ -52,8 +52,7 @@ def test_a_graph_that_enters_another_and_itself():
     library.impl("again", again, "CPU")
     library.impl("again", torch.empty_like, "Meta")
     other = compile_fresh(lambda x: x * 3)
-    outer = torch.compile(lambda x: torch.ops.hologram_unusual_calls.again(x + 1) * 2, backend="hologram")
-    x = normal(10, 6)
+    outer, x = torch.compile(lambda x: torch.ops.hologram_unusual_calls.again(x + 1) * 2, backend="hologram"), normal(10, 6)
     check(outer(x), (x + 3) * 3 * 8)
     assert len(depth) == 3
 
