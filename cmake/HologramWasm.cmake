@@ -19,7 +19,7 @@ set(sources
     host/boundary_pool host/context
     backend/registry backend/webgpu/addresses backend/webgpu/batch backend/webgpu/wgsl/read
     backend/cpu/choices backend/cpu/keys backend/cpu/processor backend/cpu/target
-    runtime/executable runtime/kernel_cache runtime/loop runtime/packed_files runtime/places runtime/runtime runtime/staging
+    runtime/executable runtime/kept runtime/kernel_cache runtime/loop runtime/packed_files runtime/places runtime/runtime runtime/staging
     runtime/stored_plan runtime/transpose
     archive/archive archive/describe archive/faults archive/function archive/index archive/loops archive/method_graph
     archive/session archive/weights)
