@@ -299,7 +299,7 @@ class Stamps {
     }
     for (size_t c = 0; c < plan_.cache.size() && !out.changed.empty(); ++c)
       for (int p : plan_.cache[c].parameters)
-        if (changed[static_cast<size_t>(p)]) out.kept[c].reset();
+        if (changed[static_cast<size_t>(p)]) out.kept.set(c, nullptr);
     if (out.changed.empty() && std::ranges::count(out.kept, nullptr) > 0) {
       out.anew = true;
       take_shared(executable, object, out);

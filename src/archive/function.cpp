@@ -202,7 +202,7 @@ void Function::bind_packed(Bound& made, const std::vector<std::optional<Fingerpr
   if (bound_)
     for (size_t c = 0; c < cache.size(); ++c)
       if (std::ranges::all_of(cache[c].parameters, same))
-        made.kept.method[c] = bound_->kept.method[c];
+        made.kept.method.set(c, bound_->kept.method[c]);
   made.packed->take(made.kept.method);
   executable_->keep(made.kept.method);
   for (size_t n = 0; n < loops_.size(); ++n) {

@@ -369,7 +369,7 @@ void Executable::bind_kept(Kept& kept, std::vector<uint8_t> missing, const Passi
         fail(ErrorCode::unsupported,
              "what is kept of parameters cannot be computed while the stream is captured: call the "
              "graph once before");
-      kept[c] = allocate_kept(bytes, outputs, frame);
+      kept.set(c, allocate_kept(bytes, outputs, frame));
     }
     bind(frame, slot, kept[c].get());
   }

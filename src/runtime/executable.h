@@ -107,7 +107,29 @@ void raise_status(int32_t status);
 void raise_faults(int32_t faults);
 
 /// Values computed from static parameters alone, by the plan's cache entries; null: to be computed.
-using Kept = std::vector<std::shared_ptr<void>>;
+/// Copies share one list until one of them is written, so that a call that computes none counts no
+/// value's owners, which a model's weights have driven out of the caches.
+class Kept {
+ public:
+  using Value = std::shared_ptr<void>;
+  using List = std::vector<Value>;
+
+  Kept() = default;
+  size_t size() const { return list().size(); }
+  const Value& operator[](size_t entry) const { return list()[entry]; }
+  List::const_iterator begin() const { return list().begin(); }
+  List::const_iterator end() const { return list().end(); }
+  void set(size_t entry, Value value) { own()[entry] = std::move(value); }
+  void resize(size_t entries) {
+    if (entries != size()) own().resize(entries);
+  }
+
+ private:
+  const List& list() const;
+  List& own();
+
+  std::shared_ptr<List> list_;  // null: empty
+};
 /// Whether a value lies in the host's pool.
 bool in_pool(const std::shared_ptr<void>& value);
 

@@ -1,5 +1,6 @@
 // runtime/kept.cpp: what an executable keeps of weights from call to call.
 #include <algorithm>
+#include <atomic>
 
 #include "host/memory_pool.h"
 #include "runtime/executable.h"
@@ -28,6 +29,18 @@ bool in_pool(const std::shared_ptr<void>& value) {
   return is_block(value) || std::get_deleter<Part>(value);
 }
 
+const Kept::List& Kept::list() const {
+  static const List none;
+  return list_ ? *list_ : none;
+}
+
+Kept::List& Kept::own() {
+  if (!list_) list_ = std::make_shared<List>();
+  if (list_.use_count() > 1) list_ = std::make_shared<List>(*list_);
+  std::atomic_thread_fence(std::memory_order_acquire);  // behind who let go of it last
+  return *list_;
+}
+
 // Those of less than a huge page are put side by side: calls read all weights of a model from one
 // end to the other, and small pages take a tenth of the memory's bandwidth.
 void Executable::allocate_together(Kept& kept, const std::vector<uint8_t>& stale) const {
@@ -46,7 +59,7 @@ void Executable::allocate_together(Kept& kept, const std::vector<uint8_t>& stale
   const std::shared_ptr<void> block{runtime_->memory().allocate(total),
                                     &host::MemoryPool::deallocate};
   for (const auto& [c, offset] : parts)
-    kept[c] = {static_cast<std::byte*>(block.get()) + offset, Part{block}};
+    kept.set(c, {static_cast<std::byte*>(block.get()) + offset, Part{block}});
 }
 
 Kept Executable::kept() const {
@@ -77,7 +90,7 @@ void Executable::forget_aside(int number) {
 
 // Those that share a block come last, and go together.
 void Executable::give_back_kept(size_t rest) {
-  Kept gone;  // freed without the lock
+  Kept::List gone;  // freed without the lock
   std::map<int, Kept> aside;
   {
     std::lock_guard lock(mutex_);
@@ -93,7 +106,8 @@ void Executable::give_back_kept(size_t rest) {
   for (const auto& [own, c] : order) {
     if (bytes <= rest) break;
     bytes -= std::min(bytes, own);
-    gone.push_back(std::move(kept_[c]));
+    gone.push_back(kept_[c]);
+    kept_.set(c, nullptr);
   }
 }
 

@@ -105,13 +105,14 @@ PackedValues::PackedValues(const Executable& executable,
 void PackedValues::take(Kept& kept) const {
   kept.resize(values_.size());
   for (size_t c = 0; c < values_.size(); ++c)
-    if (!kept[c] && values_[c].bytes > 0) kept[c] = table_.find(runtime_, values_[c].key);
+    if (!kept[c] && values_[c].bytes > 0)
+      if (auto found = table_.find(runtime_, values_[c].key)) kept.set(c, std::move(found));
 }
 
 void PackedValues::unite(Kept& kept) const {
   for (size_t c = 0; c < values_.size(); ++c)
     if (kept[c] && values_[c].bytes > 0)
-      kept[c] = table_.unite(runtime_, values_[c].key, std::move(kept[c]));
+      kept.set(c, table_.unite(runtime_, values_[c].key, kept[c]));
 }
 
 PackedFiles::PackedFiles(const Executable& executable,
@@ -121,7 +122,9 @@ PackedFiles::PackedFiles(const Executable& executable,
 void PackedFiles::take(Kept& kept) const {
   PackedValues::take(kept);
   for (size_t c = 0; c < kept.size(); ++c)
-    if (!kept[c] && values()[c].bytes > 0) kept[c] = cache_.map(values()[c].key, values()[c].bytes);
+    if (!kept[c] && values()[c].bytes > 0)
+      if (auto mapped = cache_.map(values()[c].key, values()[c].bytes))
+        kept.set(c, std::move(mapped));
   unite(kept);
 }
 
@@ -141,7 +144,7 @@ void PackedFiles::share(Kept& kept, std::span<const size_t> which) const {
     const auto& [key, bytes] = values()[c];
     cache_.put_mapped(key,
                       {static_cast<const std::byte*>(kept[c].get()), static_cast<size_t>(bytes)});
-    if (auto mapped = cache_.map(key, bytes)) kept[c] = std::move(mapped);
+    if (auto mapped = cache_.map(key, bytes)) kept.set(c, std::move(mapped));
   }
 }
 

@@ -54,9 +54,9 @@ bool Staging::take_copy(size_t parameter, size_t bytes, Kept& kept) {
   const int entry = executable_.copy_of(parameter);
   if (entry < 0) return false;
   kept.resize(executable_.plan().cache.size());
-  std::shared_ptr<void>& copy = kept[static_cast<size_t>(entry)];
-  if (!copy) copy = executable_.keep_copy(parameters_[parameter], bytes, outputs_, frame_);
-  parameters_[parameter] = copy.get();
+  const auto c = static_cast<size_t>(entry);
+  if (!kept[c]) kept.set(c, executable_.keep_copy(parameters_[parameter], bytes, outputs_, frame_));
+  parameters_[parameter] = kept[c].get();
   return true;
 }
 

@@ -69,7 +69,7 @@ TEST_F(CudaKeptDevice, GiveTheBitsOfTermsThatEachCallComputes) {
     if (turned) continue;
     w_ = numbers(depth * n);
     EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{1}));  // not told of it
-    kept[0].reset();
+    kept.set(0, nullptr);
     EXPECT_EQ(call(*fixed, &kept), std::pair(call(*fresh).first, int64_t{2}));
     EXPECT_TRUE(fresh->plan().cache.empty());
   }
@@ -155,7 +155,7 @@ TEST_F(CudaKeptDevice, StayBesideGraphs) {
   graphs.expect(0);
   for (int again = 0; again < 2; ++again) EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{2}));
   graphs.expect(2);
-  kept[1].reset();
+  kept.set(1, nullptr);
   EXPECT_EQ(call(*fixed, &kept), std::pair(wanted, int64_t{3}));
   graphs.expect(2);
 }

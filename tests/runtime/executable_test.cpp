@@ -103,7 +103,7 @@ TEST_P(ExecutableTest, StaticParametersAreReadAgainOnlyWhereNothingIsKept) {
   kept = e->kept();
   ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &kept), 0);
   EXPECT_EQ(out.data[0][0], 8) << "was given, so it must not have been packed again";
-  kept[0].reset();
+  kept.set(0, nullptr);
   ASSERT_EQ(run(*e, {a.data(), b.data()}, {}, out, nullptr, &kept), 0);
   EXPECT_EQ(out.data[0][0], 16);
 }

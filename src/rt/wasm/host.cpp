@@ -48,7 +48,8 @@ struct MemoryPool::State {};
 MemoryPool::MemoryPool(size_t) : state_(nullptr) {}
 MemoryPool::~MemoryPool() = default;
 
-void* MemoryPool::allocate(size_t bytes) {
+void* MemoryPool::allocate(size_t bytes, bool* zeroed) {
+  if (zeroed) *zeroed = false;
   const size_t whole = (bytes + alignment - 1) / alignment * alignment;
   void* memory = whole < bytes || whole > SIZE_MAX - sizeof(Header)
                      ? nullptr
