@@ -183,7 +183,8 @@ class Stamps {
   static constexpr int64_t buffer_bytes = 64 << 10;  // the statistics of 16,384 channels
   static constexpr int64_t chunk_bytes = 256 << 10;
   static constexpr size_t most_sets = 256;
-  static constexpr int passing_from = 2;  // calls in a row that have found other weights
+  static constexpr int calls_until_look = 64;  // for sets whose tensors are gone
+  static constexpr int passing_from = 2;       // calls in a row that have found other weights
 
   static std::vector<Stamps*>& of_process() {
     static std::vector<Stamps*> all;
@@ -234,13 +235,15 @@ class Stamps {
     auto is_of = [&](const Set& s) {
       return s.stamps[k].weak.is_valid() && refers_to(s.stamps[k].weak.ptr(), first);
     };
-    if (!set_.stamps[k].weak.is_valid() || is_of(set_)) return;
+    const bool same = !set_.stamps[k].weak.is_valid() || is_of(set_);
+    if (same && (others_.empty() || ++calls_ % calls_until_look != 0)) return;
     std::erase_if(others_, [&](const Set& s) {
       const bool gone =
           !s.stamps[k].weak.is_valid() || !referent(s.stamps[k].weak.ptr()).is_valid();
       if (gone) executable.forget_aside(s.number);
       return gone;
     });
+    if (same) return;
     const auto found = std::ranges::find_if(others_, is_of);
     if (found == others_.end() && !referent(set_.stamps[k].weak.ptr()).is_valid()) return;
     Set next = found == others_.end() ? new_set(++sets_) : std::move(*found);
@@ -398,7 +401,7 @@ class Stamps {
   const size_t parameters_;
   Set set_;
   std::vector<Set> others_;  // the last one was left last
-  int sets_ = 0;
+  int sets_ = 0, calls_ = 0;
   std::vector<int64_t> bytes_;  // by parameter; -1: not known
   std::vector<char> vector_;    // by parameter: of one axis
   std::vector<int> used_;

@@ -115,8 +115,7 @@ def test_a_cache_is_updated_in_place(gpu):
         return keys * 2
 
     cache, position, keys = torch.randn(2, 3, 64, 8), torch.tensor([5, 63]), torch.randn(2, 3, 2, 8)
-    wanted = cache.index_copy(2, position, keys)
-    there = [gpu.tensor(x) for x in (cache, position, keys)]
+    wanted, there = cache.index_copy(2, position, keys), [gpu.tensor(x) for x in (cache, position, keys)]
     hologram_torch.reset_stats()
     call, launches = compiled(update, cache, position, keys), gpu.count("launches")
     (twice,) = call(list(there))

@@ -65,8 +65,7 @@ def test_whose_products_of_cuda_tensors_are_and_why(monkeypatch):
     assert chosen() == [f"own ({asked})"] * 4 and chosen(native_products=False) == [f"pytorch ({asked})"] * 4
     monkeypatch.delenv("HOLOGRAM_CUDA_PRODUCTS")
     with FakeTensorMode():
-        on_gpu = [torch.nn.Linear(2, 2, device="cuda"), torch.nn.ReLU()]
-        given = [(), (torch.empty(2, device="cuda"),)]
+        on_gpu, given = [torch.nn.Linear(2, 2, device="cuda"), torch.nn.ReLU()], [(), (torch.empty(2, device="cuda"),)]
     assert explain._products(torch.nn.Linear(2, 2), (torch.ones(2),), Options()) == {}
     for model, inputs in zip(on_gpu, given):
         text = str(explain.Explanation([], {}, explain._products(model, inputs, Options(native_products=True))))

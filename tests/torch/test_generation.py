@@ -117,8 +117,7 @@ def test_draws_are_distributed_as_transformers_says(temperature, top_k, top_p):
     kept = TemperatureLogitsWarper(temperature)(None, logits)
     kept = TopKLogitsWarper(top_k)(None, kept) if top_k else kept
     wanted, count = torch.softmax(TopPLogitsWarper(top_p)(None, kept) if top_p < 1 else kept, -1)[0], 4000
-    uniform = (torch.arange(count) / count).float()
-    scalars = torch.tensor(temperature), torch.tensor(top_k), torch.tensor(top_p)
+    uniform, scalars = (torch.arange(count) / count).float(), (torch.tensor(temperature), torch.tensor(top_k), torch.tensor(top_p))
     drawn = Steps.sample(None, logits.expand(count, 12), *scalars, uniform)[:, 0]
     torch.testing.assert_close(torch.bincount(drawn, minlength=12) / count, wanted, atol=2 / count, rtol=0)
     last = torch.tensor([1 - 2**-24])

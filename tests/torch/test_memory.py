@@ -99,6 +99,10 @@ def test_blocks_that_share_a_graph_keep_weights_each():
         del blocks[0]
         assert kernels() == 0
         assert hologram_torch.stats()["memory"]["packed_weights"] == packed - packed // 4
+        del blocks[:2]
+        for _ in range(70):
+            blocks[0](x)
+        assert hologram_torch.stats()["memory"]["packed_weights"] == packed // 4
 
 
 def test_code_and_plans_are_counted_while_their_graphs_live():

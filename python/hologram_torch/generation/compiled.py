@@ -1,5 +1,6 @@
 # hologram_torch/generation/compiled.py: the steps of generation by torch.compile, with NumPy arrays in and out
 import types
+from collections.abc import Sequence
 
 import torch
 
@@ -30,20 +31,31 @@ class Compiled:
             ids, starts = ids.repeat(1, 2), starts + 1
         ids = ids.clone(memory_format=torch.contiguous_format)
         torch._dynamo.mark_dynamic(ids, 1, min=2, max=self.length)
-        return self._arrays(self._prefill(ids, starts))
+        return _Arrays(self._prefill(ids, starts))
 
-    @torch.no_grad()
     def decode(self, ids):
-        return self._arrays(self._decode.again(torch.from_numpy(ids)))
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return self.decode(ids)
+        return _Arrays(self._decode.again(torch.from_numpy(ids)))
 
     @torch.no_grad()
     def sample(self, logits, temperature, top_k, top_p, uniform):
         numbers = (torch.tensor(n) for n in (temperature, top_k, top_p))
         return self._sample.again(torch.from_numpy(logits), *numbers, torch.from_numpy(uniform)).numpy()
 
-    @staticmethod
-    def _arrays(results):
-        return tuple(t.cpu().numpy() for t in results)
+
+class _Arrays(Sequence):
+    """Results as NumPy arrays, made when they are asked for: greedy steps take the tokens alone."""
+
+    def __init__(self, results):
+        self._results = results
+
+    def __len__(self):
+        return len(self._results)
+
+    def __getitem__(self, number):
+        return self._results[number].numpy(force=True)
 
 
 class _Step:
