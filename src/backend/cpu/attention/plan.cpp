@@ -216,6 +216,9 @@ AttentionPlan plan_attention(const atlas::Program& program, const Target& target
             (few || (p.keys.is_const() && p.keys.constant_value() % 16 == 0));
   const bool in_place = few && !p.on_tiles ? floats && whole_sums : p.terms < 2 && (plain || words);
   if (k && k->y_stride.is(1) && in_place) p.k_load = k;
+  p.pairs_of_keys = few && !p.on_tiles && p.k_load && !b.reproducible &&
+                    p.depth.constant_value() % 32 == 0 &&
+                    dots_for(target, b.operand_type, p.type) == Dots::bf16;
   // A last vector that is not whole would read behind the row.
   auto multiple = [&](int64_t of) {
     return p.values.is_const() && p.values.constant_value() % of == 0;

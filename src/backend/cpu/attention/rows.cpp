@@ -3,9 +3,9 @@
 // Where a key's elements are contiguous and a whole number of 64 bytes of float32, k stays in place
 // and scores are inner products with lanes along the depth (operands/dots): 16 partial sums on
 // every instruction set, added by a fixed tree of which sixteen keys share the shuffles. float16
-// and bfloat16 caches are widened as they are loaded, v too. Other keys are transposed in
-// registers, several panels at a time. A block's exponentials are summed in 16 strided partials
-// likewise.
+// and bfloat16 caches are widened as they are loaded, v too; dots of bfloat16 take keys as they
+// are. Other keys are transposed in registers, several panels at a time. A block's exponentials are
+// summed in 16 strided partials likewise.
 #include "backend/cpu/attention/emitter.h"
 #include "backend/cpu/exponential.h"
 #include "backend/cpu/operands/dots.h"
@@ -16,8 +16,12 @@ namespace hologram::cpu {
 void AttentionEmitter::dots_in_place(Scope& scope) {
   scope.seek();
   DType storage = a_.operand_type;
-  RowDots dots{t_.lanes, t_.max_rows * t_.vectors >= 24 ? 16 : 8, type_, storage,
-               plan_.depth.constant_value()};
+  RowDots dots{t_.lanes,
+               t_.max_rows * t_.vectors >= 24 ? 16 : 8,
+               type_,
+               storage,
+               plan_.depth.constant_value(),
+               plan_.pairs_of_keys};
   Value* first = element(k_, storage, k_.buffer(plan_.k_load->buffer),
                          add(unit_.k_base, mul(block_.begin, size_.k_row)));
   auto group = [&](Scope& s, Value* offset, Value* last) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/operands/pack.h"
+#include "backend/cpu/products/micro.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
@@ -62,8 +63,23 @@ Value* RowDots::emit(Scope& scope, Value* x, const std::vector<Value*>& rows) co
     scope.seek();
     std::vector<Value*> zero(at_once * static_cast<size_t>(vectors),
                              llvm::Constant::getNullValue(vector));
+    auto pairs_of = [&](Value* at) {
+      llvm::Type* words = k.widen(llvm::Type::getBFloatTy(k.context), 2 * lanes);
+      Value* left =
+          k.ir.CreateAlignedLoad(k.lane_type(type, 2 * lanes), element(k, type, x, at), align);
+      return k.ir.CreateFPTrunc(left, words);
+    };
     auto step = [&](Scope& s, Value* at, std::vector<Value*> t) {
       s.seek();
+      if (pairs) {
+        Value* left = pairs_of(at);
+        for (size_t r = 0; r < at_once; ++r) {
+          Value* right = k.ir.CreateAlignedLoad(
+              left->getType(), element(k, storage, rows[first + r], at), stored_align);
+          t[r] = dot_bf16(k, t[r], left, right);
+        }
+        return t;
+      }
       for (int v = 0; v < vectors; ++v) {
         Value* here = k.ir.CreateNSWAdd(at, k.i64(int64_t{v} * lanes));
         Value* left = k.ir.CreateAlignedLoad(vector, element(k, type, x, here), align);
@@ -79,10 +95,11 @@ Value* RowDots::emit(Scope& scope, Value* x, const std::vector<Value*>& rows) co
     };
     std::vector<Value*> t = zero;
     // Without FMA instructions a step is long.
+    const int64_t each = pairs ? 2 * partials : partials;
     if (depth <= 8 * partials && k.target.fma)
-      for (int64_t at = 0; at < depth; at += partials) t = step(scope, k.i64(at), t);
+      for (int64_t at = 0; at < depth; at += each) t = step(scope, k.i64(at), t);
     else
-      t = emit_loop(scope, k.i64(0), k.i64(depth), k.i64(partials), true, zero, step);
+      t = emit_loop(scope, k.i64(0), k.i64(depth), k.i64(each), true, zero, step);
     scope.seek();
     for (size_t r = 0; r < at_once; ++r) {
       auto begin = t.begin() + static_cast<ptrdiff_t>(r) * vectors;

@@ -22,6 +22,9 @@ struct RowDots {
   DType type;     ///< of the sums and of x
   DType storage;  ///< of the rows in memory
   int64_t depth;  ///< a multiple of partials_of(type)
+  /// bfloat16 rows by dots of bfloat16, of pairs: x holds such numbers too, and depth is a multiple
+  /// of twice as many.
+  bool pairs = false;
 
   /// A vector whose lane l is x · rows[l].
   Value* emit(Scope& scope, Value* x, const std::vector<Value*>& rows) const;

@@ -3,6 +3,7 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <array>
 #include <numeric>
 
 #include "backend/cpu/operands/pack.h"
@@ -20,6 +21,12 @@ Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y) {
   return ir.CreateIntrinsic(
       wide ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256,
       {}, {sums, x, y});
+}
+
+Value* dot_bf16(CpuFunction& k, Value* sums, Value* x, Value* y) {
+  llvm::Type* pairs = k.widen(llvm::Type::getBFloatTy(k.context), k.target.vector_bytes / 2);
+  return k.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                              {sums, k.ir.CreateBitCast(x, pairs), k.ir.CreateBitCast(y, pairs)});
 }
 
 Value* widen_bytes(CpuFunction& k, Value* x, bool is_signed) {
@@ -185,11 +192,7 @@ class MicroWriter {
           z, ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {},
                                  {ir_.CreateBitCast(x, pairs), ir_.CreateBitCast(y, pairs)}));
     }
-    if (!m_.exact) {
-      llvm::Type* pairs = k_.widen(llvm::Type::getBFloatTy(k_.context), 2 * m_.tile.lanes);
-      return ir_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
-                                 {z, ir_.CreateBitCast(x, pairs), ir_.CreateBitCast(y, pairs)});
-    }
+    if (!m_.exact) return dot_bf16(k_, z, x, y);
     auto upper = [&](Value* v) {
       v = ir_.CreateAnd(ir_.CreateBitCast(v, words), llvm::ConstantInt::get(words, 0xffff0000));
       return ir_.CreateBitCast(v, vector_);
@@ -214,6 +217,46 @@ class MicroWriter {
     return emit_cast(k_, ir::Op::cast, v, m_.storage, m_.type);
   }
 
+  // Whether two vectors of bfloat16 side by side are widened by two shuffles with zeros, half of
+  // what one by one takes: of each 16 bytes the first four go to one vector, the others to the
+  // next.
+  bool zips() const {
+    return m_.storage == DType::bf16 && m_.type == DType::f32 && m_.dots == Dots::none &&
+           columns_ % 2 == 0 && m_.tile.vectors % 2 == 0 && m_.tile.lanes % 4 == 0 && !m_.half_last;
+  }
+
+  // Two vectors of a row's columns in the order of zips(), or back from it.
+  void reorder(Tile& t, bool back) {
+    if (!zips()) return;
+    const int lanes = m_.tile.lanes;
+    std::array<std::vector<int>, 2> order;
+    for (int i = 0; i < 2 * lanes; ++i) {
+      const int zipped = i / 8 * 4 + i % 4 + (i % 8 < 4 ? 0 : lanes);
+      const int from = i % lanes / 4 * 8 + i % 4 + (i < lanes ? 0 : 4);
+      order[static_cast<size_t>(i / lanes)].push_back(back ? zipped : from);
+    }
+    for (size_t i = 0; i < t.size(); i += 2) {
+      Value *x = t[i], *y = t[i + 1];
+      t[i] = ir_.CreateShuffleVector(x, y, order[0]);
+      t[i + 1] = ir_.CreateShuffleVector(x, y, order[1]);
+    }
+  }
+
+  void push_zipped(Value* p, Tile& columns) {
+    const int lanes = m_.tile.lanes;
+    llvm::Type* words = k_.widen(ir_.getInt16Ty(), 2 * lanes);
+    Value* x = ir_.CreateAlignedLoad(words, p, alignment(m_.storage));
+    for (int half : {0, 4}) {
+      std::vector<int> order;
+      for (int i = 0; i < lanes; ++i) {
+        const int from = i / 4 * 8 + i % 4 + half;
+        order.insert(order.end(), {2 * lanes + from, from});
+      }
+      Value* wide = ir_.CreateShuffleVector(x, llvm::Constant::getNullValue(words), order);
+      columns.push_back(ir_.CreateBitCast(wide, vector_));
+    }
+  }
+
   // The multiply-adds of one k, on accumulators `t`.
   void step(Value* a, Value* b, Tile& t) {
     Tile columns;
@@ -221,6 +264,10 @@ class MicroWriter {
       int panel = c / m_.tile.vectors, in_panel = c % m_.tile.vectors;
       Value* p = panel ? element(k_, m_.storage, b, ir_.CreateNSWMul(b_panel_, k_.i64(panel))) : b;
       p = element(k_, m_.storage, p, k_.i64(in_panel * m_.tile.lanes));
+      if (zips()) {
+        if (c % 2 == 0) push_zipped(p, columns);
+        continue;
+      }
       llvm::Type* type =
           half(c) ? k_.widen(k_.memory_type(m_.storage), m_.tile.lanes / 2) : stored_;
       Value* v = ir_.CreateAlignedLoad(type, p, alignment(m_.storage));
@@ -241,12 +288,6 @@ class MicroWriter {
     }
   }
 
-  // Brings the line at p to the second-level cache.
-  void fetch(Value* p) {
-    ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir_.getPtrTy()},
-                        {p, ir_.getInt32(0), ir_.getInt32(2), ir_.getInt32(1)});
-  }
-
   // Of a round of the loop, where what the loop itself takes is much beside a step: one of words,
   // or of AVX2's 12 multiply-adds on a core that another thread shares.
   int64_t steps_together() const {
@@ -257,7 +298,8 @@ class MicroWriter {
   }
 
   // `count` steps from a and b on; leaves the builder behind the loop.
-  Tile chain(Value* a, Value* b, Value* ahead, Value* count, const Tile& from) {
+  Tile chain(Value* a, Value* b, Value* ahead, Value* count, Tile from) {
+    reorder(from, false);
     llvm::BasicBlock *before = ir_.GetInsertBlock(), *head = block("k"), *exit = block("chain");
     bool some = m_.depth && *m_.depth > 0;
     if (some)
@@ -282,7 +324,7 @@ class MicroWriter {
     Value *a_now = pa, *b_now = pb, *ahead_now = fetched;
     for (int64_t s = 0; s < steps_together(); ++s) {
       if (ahead_now) {
-        fetch(ahead_now);
+        emit_fetch(k_, ahead_now, 0, FetchTo::second_level);
         ahead_now = ir_.CreateGEP(ir_.getInt8Ty(), ahead_now, ahead_k_);
       }
       step(a_now, b_now, t);
@@ -307,6 +349,7 @@ class MicroWriter {
       phi->addIncoming(t[i], last);
       t[i] = phi;
     }
+    reorder(t, true);
     return t;
   }
 
