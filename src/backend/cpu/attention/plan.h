@@ -36,8 +36,8 @@ struct AttentionPlan {
   int key_span;     ///< panels of keys at once, when lanes run along keys
   int value_span;   ///< panels of the values at once
   std::optional<StridedLoad> k_load, v_load;  ///< set where the operand is read in place
-  bool pairs_of_keys = false;  ///< few queries: scores by dots of bfloat16
-  std::vector<OperandRows> ahead;  ///< each unit fetches its share of the next batch point's
+  bool pairs_of_keys = false;                 ///< few queries: scores by dots of bfloat16
+  std::vector<OperandRows> ahead;     ///< each unit fetches its share of the next batch point's
   std::vector<int64_t> query_counts;  ///< queries of a unit: all that occur, or {} if any may
   std::vector<int64_t> key_counts;    ///< keys of a step, likewise
   atlas::KeyBounds bounds;
