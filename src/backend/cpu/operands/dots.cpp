@@ -2,10 +2,11 @@
 // axis.
 #include "backend/cpu/operands/dots.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <algorithm>
 
 #include "backend/cpu/operands/pack.h"
-#include "backend/cpu/products/micro.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
@@ -48,6 +49,12 @@ Value* sum_partials(CpuFunction& k, std::vector<Value*> partials, int lanes) {
     v = k.ir.CreateFAdd(v, k.ir.CreateShuffleVector(v, order));
   }
   return k.ir.CreateExtractElement(v, uint64_t{0});
+}
+
+Value* dot_bf16(CpuFunction& k, Value* sums, Value* x, Value* y) {
+  llvm::Type* pairs = k.widen(llvm::Type::getBFloatTy(k.context), k.target.vector_bytes / 2);
+  return k.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                              {sums, k.ir.CreateBitCast(x, pairs), k.ir.CreateBitCast(y, pairs)});
 }
 
 Value* RowDots::emit(Scope& scope, Value* x, const std::vector<Value*>& rows) const {

@@ -15,6 +15,9 @@ inline int partials_of(DType type) { return 64 / size_of(type); }
 /// tree, as a scalar.
 Value* sum_partials(CpuFunction& k, std::vector<Value*> partials, int lanes);
 
+/// sums + the products of the pairs of bfloat16 in x and y; where Target::bf16_dots.
+Value* dot_bf16(CpuFunction& k, Value* sums, Value* x, Value* y);
+
 /// Inner products of one row with `lanes` others.
 struct RowDots {
   int lanes;      ///< rows at once, a vector of `type`

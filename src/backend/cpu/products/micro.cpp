@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 
+#include "backend/cpu/operands/dots.h"
 #include "backend/cpu/operands/pack.h"
 
 namespace hologram::cpu {
@@ -21,12 +22,6 @@ Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y) {
   return ir.CreateIntrinsic(
       wide ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256,
       {}, {sums, x, y});
-}
-
-Value* dot_bf16(CpuFunction& k, Value* sums, Value* x, Value* y) {
-  llvm::Type* pairs = k.widen(llvm::Type::getBFloatTy(k.context), k.target.vector_bytes / 2);
-  return k.ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
-                              {sums, k.ir.CreateBitCast(x, pairs), k.ir.CreateBitCast(y, pairs)});
 }
 
 Value* widen_bytes(CpuFunction& k, Value* x, bool is_signed) {

@@ -49,9 +49,6 @@ struct MicroKernel {
 /// Target::i8_dots.
 Value* dot_bytes(CpuFunction& k, Value* sums, Value* x, Value* y);
 
-/// sums + the products of the pairs of bfloat16 in x and y; where Target::bf16_dots.
-Value* dot_bf16(CpuFunction& k, Value* sums, Value* x, Value* y);
-
 /// Vectors of bytes up to 15, and of signed ones.
 struct HalvesTimes {
   Value *halves, *numbers;
