@@ -428,6 +428,12 @@ void AttentionEmitter::add_values(Scope& scope) {
     }
     v.vectors = vectors;
     s.seek();
+    if (fetches_beside_values() && lines_of(plan_.values) > 0) {
+      v.lines_ahead = lines_of(Expr(int64_t{t_.panel} * v.span));
+      v.ahead = element(k_, storage, k_.buffer(plan_.v_load->buffer),
+                        add(add(unit_.next_v, mul(block_.begin, size_.v_row)), column));
+      v.ahead_k = mul(size_.v_row, size_of(storage));
+    }
     Value* depth = pairs() ? key_pairs() : block_.count;
     multiply_add(s, use_values, rows, counts, p, v, depth,
                  {at(rows_.out, mul(column, plan_.query_block))}, rows_.shrink);

@@ -94,7 +94,12 @@ class AttentionEmitter : ScoreBlocks {
   // Row-major scores of a few queries. Keys with contiguous elements stay where they are: lanes run
   // along the depth, in as many partial sums on every instruction set.
   void dots_in_place(Scope& scope);
+  // The cache lines of a row that is fetched before it is read; 0: it is not.
+  int lines_of(const Expr& columns) const;
   void fetch_rows(Value* key);
+  bool fetches_beside_values() const {
+    return rows_in_place() && plan_.v_load && size_of(a_.operand_type) == 2;
+  }
   void dots_of_panels(Scope& scope);
   // scores[query][key] → probabilities; lanes along keys.
   void softmax_rows(Scope& scope);

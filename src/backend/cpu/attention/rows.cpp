@@ -47,22 +47,27 @@ void AttentionEmitter::dots_in_place(Scope& scope) {
   scope.seek();
 }
 
-// What comes behind the scores of a block, and in the next unit at this key: reading all of it at
-// once, memory has no pause, and no unit begins with rows that hardware does not foresee.
-void AttentionEmitter::fetch_rows(Value* key) {
+int AttentionEmitter::lines_of(const Expr& columns) const {
   constexpr int64_t line = 64, most = 1024;
+  if (!columns.is_const()) return 0;
+  const int64_t bytes = columns.constant_value() * size_of(a_.operand_type);
+  return bytes <= most ? static_cast<int>((bytes + line - 1) / line) : 0;
+}
+
+// What comes behind the scores of a block, and in the next unit at this key: memory has no pause,
+// and no unit begins with rows that hardware does not foresee. Values of 16 bits are fetched beside
+// those of the unit before, too: a part of what is fetched at once is dropped.
+void AttentionEmitter::fetch_rows(Value* key) {
   key = add(block_.begin, key);
   auto fetch = [&](const StridedLoad& load, Value* base, Value* stride, const Expr& columns) {
-    const int64_t bytes =
-        columns.is_const() ? columns.constant_value() * size_of(a_.operand_type) : most + 1;
-    if (bytes > most) return;
     Value* row = element(k_, a_.operand_type, k_.buffer(load.buffer), add(base, mul(key, stride)));
-    for (int64_t at = 0; at < bytes; at += line) emit_fetch(k_, row, at, FetchTo::second_level);
+    for (int64_t i = 0; i < lines_of(columns); ++i)
+      emit_fetch(k_, row, 64 * i, FetchTo::second_level);
   };
   fetch(*plan_.k_load, unit_.next_k, size_.k_row, plan_.depth);
   if (!plan_.v_load) return;
-  for (Value* base : {unit_.v_base, unit_.next_v})
-    fetch(*plan_.v_load, base, size_.v_row, plan_.values);
+  fetch(*plan_.v_load, unit_.v_base, size_.v_row, plan_.values);
+  if (!fetches_beside_values()) fetch(*plan_.v_load, unit_.next_v, size_.v_row, plan_.values);
 }
 
 void AttentionEmitter::dots_of_panels(Scope& scope) {

@@ -111,14 +111,17 @@ void ScoreBlocks::call_tile(Scope& scope, int use, Value* first, Value* height,
                   .depth = fixed(depth),
                   .dots = dots_,
                   .accumulate = scale != nullptr,
+                  .lines_ahead = b.lines_ahead,
                   .out_row = row};
     if (!f) f = m.emit(k_);
     kernels[h] = f;
   }
   Value* factors = scale ? at(scale, first) : at(out.base, k_.i64(0));
-  call_one(scope, height, kernels,
-           {at(a.base, mul(first, a.row)), a.row, a.k, b.base, b.k, b.panel, depth,
-            at(out.base, mul(first, row)), factors});
+  std::vector<Value*> arguments{
+      at(a.base, mul(first, a.row)), a.row,  a.k, b.base, b.k, b.panel, depth,
+      at(out.base, mul(first, row)), factors};
+  if (b.lines_ahead) arguments.insert(arguments.end(), {b.ahead, b.ahead_k});
+  call_one(scope, height, kernels, arguments);
 }
 
 void ScoreBlocks::fill(Scope& scope, Value* base, Value* count, llvm::Constant* value) {

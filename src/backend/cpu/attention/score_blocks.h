@@ -26,6 +26,9 @@ class ScoreBlocks : public IndexBuilder {
     int span;
     DType storage;
     int vectors = 0;  // of a single panel, that hold columns; 0: all
+    // Part of what comes next: MicroKernel::lines_ahead.
+    int lines_ahead = 0;
+    Value *ahead = nullptr, *ahead_k = nullptr;
   };
 
   struct Out {

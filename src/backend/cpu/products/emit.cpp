@@ -399,7 +399,7 @@ class ProductEmitter : IndexBuilder {
       m.exact = exact;
       m.from_row = plan_.flips_lhs;
       m.adds = plan_.block_depth > 0;
-      m.fetches_ahead = fetches_ahead();
+      m.lines_ahead = fetches_ahead() ? 1 : 0;
       f = m.emit(k_);
     }
     return f;

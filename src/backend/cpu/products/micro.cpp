@@ -89,7 +89,7 @@ class MicroWriter {
   void create() {
     llvm::Type *p = ir_.getPtrTy(), *w = ir_.getInt64Ty();
     std::vector<llvm::Type*> args{p, w, w, p, w, w, w, p, p};
-    if (m_.fetches_ahead) args.insert(args.end(), {p, w});
+    if (m_.lines_ahead) args.insert(args.end(), {p, w});
     auto* type = llvm::FunctionType::get(ir_.getVoidTy(), args, false);
     std::string name = "tile_" + std::to_string(m_.rows) + "x" + std::to_string(columns_);
     function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, name, k_.module);
@@ -110,7 +110,7 @@ class MicroWriter {
     b_panel_ = number(m_.b_panel, 5);
     depth_ = number(m_.depth, 6);
     out_ = function_->getArg(7);
-    if (!m_.fetches_ahead) return;
+    if (!m_.lines_ahead) return;
     ahead_ = function_->getArg(9);
     ahead_k_ = function_->getArg(10);
   }
@@ -319,7 +319,8 @@ class MicroWriter {
     Value *a_now = pa, *b_now = pb, *ahead_now = fetched;
     for (int64_t s = 0; s < steps_together(); ++s) {
       if (ahead_now) {
-        emit_fetch(k_, ahead_now, 0, FetchTo::second_level);
+        for (int64_t i = 0; i < m_.lines_ahead; ++i)
+          emit_fetch(k_, ahead_now, 64 * i, FetchTo::second_level);
         ahead_now = ir_.CreateGEP(ir_.getInt8Ty(), ahead_now, ahead_k_);
       }
       step(a_now, b_now, t);

@@ -36,12 +36,13 @@ struct MicroKernel {
   bool accumulate =
       false;          ///< instead: one chain that starts from out, its row r multiplied by scale[r]
   bool adds = false;  ///< the first block is added to out too, not written
-  /// Fetches the cache line at ahead + k * ahead_k bytes with each k: part of what comes next.
-  bool fetches_ahead = false;
+  /// Fetches so many cache lines from ahead + k * ahead_k bytes on with each k: part of what comes
+  /// next.
+  int lines_ahead = 0;
   int64_t out_row = 0;  ///< elements between rows of out where not panels * tile.panel
 
   /// Adds the function to the module. Its arguments: a, a_row, a_k, b, b_k, b_panel, depth, out,
-  /// scale, and with fetches_ahead: ahead, ahead_k.
+  /// scale, and with lines_ahead: ahead, ahead_k.
   llvm::Function* emit(CpuFunction& k) const;
 };
 

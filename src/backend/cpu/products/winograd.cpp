@@ -293,7 +293,7 @@ class WinogradEmitter : IndexBuilder {
                       .b_k = t_.panel,
                       .b_panel = 0,
                       .depth = fixed(size_.channels),
-                      .fetches_ahead = true}
+                      .lines_ahead = 1}
               .emit(k_);
     return f;
   }
