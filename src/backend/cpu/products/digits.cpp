@@ -476,7 +476,7 @@ class DigitEmitter : IndexBuilder {
     scope.seek();
     Scope results(scope, false);
     results.set_axis(m_axis_, row_begin_);
-    set_results(results, n_begin_);
+    set_results(results, n_begin_, plan_.lanes);
     fetch_columns(results, p_.epilogue, plan_.columns, later);
     scope.seek();
   }
@@ -554,22 +554,24 @@ class DigitEmitter : IndexBuilder {
     store(sum[0], sums);
   }
 
-  // Lays the lanes of `s` along the results from column n on.
-  void set_results(Scope& s, Value* n) {
+  // Lays `lanes` of `s` along the results from column n on.
+  void set_results(Scope& s, Value* n, int lanes) {
     s.set_axis(n_axis_, n);
-    s.set_lanes(n_axis_, plan_.lanes,
-                masked_ ? lane_mask(k_, sub(k_.i64(plan_.n), n), plan_.lanes) : nullptr);
+    s.set_lanes(n_axis_, lanes, masked_ ? lane_mask(k_, sub(k_.i64(plan_.n), n), lanes) : nullptr);
   }
 
+  // A whole unit's vectors side by side: one behind the other, chains of instructions wait.
   void epilogue(Scope& scope, Value* r, Value* sums) {
+    const int lanes = masked_ ? plan_.lanes : static_cast<int>(plan_.columns);
     scope.seek();
     scope.set_axis(m_axis_, add(row_begin_, r));
     Value* count = k_.i64(plan_.columns);
     if (masked_) count = least(sub(k_.i64(plan_.n), n_begin_), count);
-    emit_loop(scope, k_.i64(0), count, k_.i64(plan_.lanes), true, [&](Scope& s, Value* offset) {
+    emit_loop(scope, k_.i64(0), count, k_.i64(lanes), true, [&](Scope& s, Value* offset) {
       s.seek();
-      set_results(s, add(n_begin_, offset));
-      s.set_accumulator(0, {load(vector_, element(k_, DType::f32, sums, offset)), true});
+      set_results(s, add(n_begin_, offset), lanes);
+      llvm::Type* type = k_.lane_type(DType::f32, lanes);
+      s.set_accumulator(0, {load(type, element(k_, DType::f32, sums, offset)), true});
       emit_body(s, p_.epilogue);
     });
   }
