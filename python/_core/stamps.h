@@ -105,6 +105,15 @@ class Stamps {
     bool anew = false;  // of tensors that are as they were something is no longer kept
   };
 
+  /// Reads of each stamp what check() will: as TensorWords::touch() does of the tensors.
+  uint64_t touch() const {
+    uint64_t sum = 0;
+    for (int p : used_)
+      if (const nanobind::object& weak = set_.stamps[static_cast<size_t>(p)].weak; weak.is_valid())
+        sum += reinterpret_cast<uintptr_t>(Py_TYPE(weak.ptr()));
+    return sum;
+  }
+
   /// Fills `out.kept` with what the executable keeps, without what was computed from another
   /// tensor, another version of one, or in another epoch. `object(p)` is the tensor of parameter p,
   /// `data` the addresses by parameter. False with a Python exception.

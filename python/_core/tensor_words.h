@@ -70,6 +70,16 @@ class TensorWords {
     return sum;
   }
 
+  /// Moves the tensor's version, as each of PyTorch's writes does. False: its place is not known.
+  bool move_version(PyObject* tensor) const {
+    if (!known_ || !is_tensor(tensor)) return false;
+    const void* counter = at(implementation_of(tensor), counter_);
+    if (!counter) return true;
+    void* version = static_cast<char*>(const_cast<void*>(counter)) + version_at;
+    __atomic_fetch_add(static_cast<uint32_t*>(version), 1U, __ATOMIC_RELAXED);
+    return true;
+  }
+
   /// How many hold the tensor's implementation: its object alone, or C++ too, DLPack's capsules and
   /// views of it.
   uint32_t uses_of(PyObject* tensor) const { return half(implementation_of(tensor), count_at); }

@@ -80,17 +80,30 @@ bool TorchCall::State::read(PyObject* const* arguments, size_t count) {
     PyErr_Format(PyExc_TypeError, "hologram: expected %zu arguments, got %zu", wanted, count);
     return false;
   }
-  return read_each([arguments](size_t i) { return arguments[i]; });
+  return read_each([arguments](size_t i) { return arguments[i]; }, arguments);
+}
+
+bool TorchCall::State::move_versions(PyObject* const* arguments) {
+  if (owner_.moved_.empty()) return true;
+  const TensorWords& words = TensorWords::of_process();
+  nb::list others;
+  for (size_t i : owner_.moved_)
+    if (!words.move_version(arguments[i])) others.append(nb::handle(arguments[i]));
+  if (others.size() == 0) return true;
+  return nb::steal(PyObject_CallFunctionObjArgs(owner_.move_.ptr(), others.ptr(), nullptr))
+      .is_valid();
 }
 
 template <class Argument>
-bool TorchCall::State::read_each(const Argument& argument) {
+bool TorchCall::State::read_each(const Argument& argument, PyObject* const* moved) {
   const auto& args = owner_.args_;
   const TensorWords& words = TensorWords::of_process();
   uint64_t touched = 0;
   for (size_t i = 0; i < args.size(); ++i)
     if (args[i].kind == ArgKind::tensor) touched += words.touch(argument(i));
+  touched += owner_.stamps_.touch();
   __asm__ volatile("" : : "r"(touched));
+  if (moved && !move_versions(moved)) return false;
   for (size_t i = 0; i < args.size(); ++i) {
     PyObject* o = argument(i);
     auto k = static_cast<size_t>(args[i].index);

@@ -82,7 +82,8 @@ class TorchCall {
   TorchCall(const TorchCall&) = delete;
   TorchCall& operator=(const TorchCall&) = delete;
 
-  /// Runs the graph on a list, which is cleared, or on `n` arguments that the caller keeps.
+  /// Runs the graph on a list, which is cleared, or on `n` arguments that the caller keeps, where
+  /// it moves versions too.
   PyObject* call(PyObject* list);
   PyObject* call(PyObject* const* arguments, size_t n);
   PyObject* host() const { return host_; }
@@ -94,6 +95,11 @@ class TorchCall {
   std::vector<size_t> release(const std::vector<size_t>& positions);
   /// What calls keep stays, however long none comes: for release().
   void hold() { stamps_.hold(); }
+  /// The arguments whose versions calls move; move(tensors) does it where Python has to.
+  void move_versions(std::vector<size_t> positions, nanobind::object move) {
+    moved_ = std::move(positions);
+    move_ = std::move(move);
+  }
   /// `ready` is called once, before the second call.
   void before_second(nanobind::object ready) { before_second_ = std::move(ready); }
 
@@ -115,6 +121,8 @@ class TorchCall {
   Stamps stamps_;
   nanobind::object before_second_;  // null: nothing
   bool called_ = false;
+  std::vector<size_t> moved_;  // positions of arguments
+  nanobind::object move_;
   std::vector<int> parameter_slot_, output_slot_;
   std::vector<char> returned_;          // by parameter: whether a result is the argument itself
   std::vector<int> written_;            // slots of parameters that the graph writes

@@ -46,9 +46,11 @@ class TorchCall::State final : public runtime::Outputs,
   /// Itself while the profiler is on, else null.
   runtime::Observer* observer();
   const schedule::Plan& plan() const { return owner_.executable_->plan(); }
-  /// Takes the arguments that `argument(i)` gives, borrowed.
+  /// Those of the arguments that the call writes.
+  bool move_versions(PyObject* const* arguments);
+  /// Takes the arguments that `argument(i)` gives, borrowed, with new versions for some of `moved`.
   template <class Argument>
-  bool read_each(const Argument& argument);
+  bool read_each(const Argument& argument, PyObject* const* moved = nullptr);
   bool read_tensor(PyObject* o, size_t parameter);
   bool is_there(const dlpack::Tensor& t, const char* what);
   /// Replaces the exception of a fault of data by what the host's table says of it: the operator,

@@ -79,6 +79,15 @@ PyObject* torch_call_hold(PyObject* self, PyObject*) {
   return Py_NewRef(Py_None);
 }
 
+PyObject* torch_call_move_versions(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&]() -> PyObject* {
+    require(n == 2, "TorchCall.move_versions: takes positions and a function");
+    reinterpret_cast<TorchCallObject*>(self)->call->move_versions(
+        nb::cast<std::vector<size_t>>(nb::handle(args[0])), nb::borrow(args[1]));
+    return Py_NewRef(Py_None);
+  });
+}
+
 PyObject* torch_call_before_second(PyObject* self, PyObject* ready) {
   reinterpret_cast<TorchCallObject*>(self)->call->before_second(nb::borrow(ready));
   return Py_NewRef(Py_None);
@@ -127,6 +136,11 @@ PyMethodDef torch_call_methods[] = {
      "what is kept; they are not read from now on: None does. A call must have ended well."},
     {"hold", torch_call_hold, METH_NOARGS,
      "Keeps what is computed of weights however long no call comes: for release()."},
+    {"move_versions",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(torch_call_move_versions)),
+     METH_FASTCALL,
+     "direct() moves the versions of the arguments at these positions; move(tensors) does it where "
+     "their place is not known."},
     {"before_second", torch_call_before_second, METH_O,
      "The function is called once, before the second call."},
     {nullptr, nullptr, 0, nullptr}};

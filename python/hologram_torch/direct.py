@@ -22,15 +22,9 @@ def written(call, graph, arguments):
 
 def function(call, written):
     """What takes the arguments of `call` one by one, and moves the versions of those at the positions `written`."""
-    run = call.direct
-    if not written:
-        return run
-
-    def moving(*arguments):
-        torch.autograd.graph.increment_version([arguments[i] for i in written])
-        return run(*arguments)
-
-    return moving
+    if written:
+        call.move_versions(written, torch.autograd.graph.increment_version)
+    return call.direct
 
 
 def _plain(metadata, graph, arguments) -> bool:

@@ -99,6 +99,11 @@ std::vector<atlas::EntryStep> entry_steps(const schedule::Plan& plan) {
 
 // Lays out Frame::buffers and Frame::arguments.
 void Executable::prepare() {
+  for (const schedule::Slot& s : plan_.slots)
+    bindings_.push_back({static_cast<int32_t>(s.index), s.kind, s.boundary});
+  for (const auto& entry : plan_.cache)
+    kept_slots_.push_back(
+        bindings_[static_cast<size_t>(entry.slot)].kind == SlotKind::input ? -1 : entry.slot);
   uses_.resize(plan_.slots.size());
   entry_steps_ = entry_steps(plan_);
   for (const auto& step : plan_.steps) {
@@ -307,8 +312,8 @@ Outcome Executable::run(const Arguments& arguments, Outputs& outputs, Host* host
 // Gives every slot but the cached ones its address.
 void Executable::bind_all(const Arguments& arguments, Outputs& outputs, const Lease& lease,
                           const Lent* lent, Frame& frame) {
-  for (size_t i = 0; i < plan_.slots.size(); ++i) {
-    const schedule::Slot& s = plan_.slots[i];
+  for (size_t i = 0; i < bindings_.size(); ++i) {
+    const Binding& s = bindings_[i];
     auto slot = static_cast<int>(i);
     switch (s.kind) {
       case SlotKind::input:
@@ -359,9 +364,8 @@ void Executable::bind_kept(Kept& kept, std::vector<uint8_t> missing, const Passi
   }
   if (!runtime_->device()) allocate_together(kept, missing);
   for (size_t c = 0; c < kept.size(); ++c) {
-    int slot = plan_.cache[c].slot;
-    if (plan_.slots[static_cast<size_t>(slot)].kind == SlotKind::input) continue;  // Staging's
-    if (!kept[c] && !missing[c]) continue;                                         // bound above
+    const int slot = kept_slots_[c];
+    if (slot < 0 || (!kept[c] && !missing[c])) continue;  // bound already
     if (!kept[c]) {
       const size_t bytes =
           host::addressable(plan_.slots[static_cast<size_t>(slot)].bytes.eval(frame.symbols));
@@ -387,9 +391,7 @@ Outcome Executable::run_where_it_is(const Arguments& arguments, Outputs& outputs
   Kept& kept = arguments.kept ? *arguments.kept : computed;
   kept.resize(plan_.cache.size());
   std::vector<uint8_t> stale(kept.size());
-  for (size_t c = 0; c < kept.size(); ++c)
-    stale[c] =
-        !kept[c] && plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].kind != SlotKind::input;
+  for (size_t c = 0; c < kept.size(); ++c) stale[c] = !kept[c] && kept_slots_[c] >= 0;
   const std::shared_ptr<const Passing> passing = passing_of(arguments, stale);
   const std::shared_ptr<const Lent> lent = lent_for(arguments);
   Lease lease(*runtime_,

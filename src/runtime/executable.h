@@ -272,6 +272,14 @@ class Executable : public std::enable_shared_from_this<Executable> {
   std::atomic<bool> provisional_{false}, fresh_{false};
   size_t plan_bytes_ = 0, code_bytes_ = 0;  // as the runtime counts them
   size_t num_buffers_ = 0, num_arguments_ = 0;
+  // What each call reads of a slot: side by side, as a model's weights drive it out of the caches.
+  struct Binding {
+    int32_t index;
+    schedule::SlotKind kind;
+    bool boundary;
+  };
+  std::vector<Binding> bindings_;          // by slot
+  std::vector<int> kept_slots_;            // by cache entry; -1: Staging binds it
   std::vector<std::vector<size_t>> uses_;  // by slot: positions in Frame::buffers
   std::vector<int> copy_of_;               // by parameter
   std::vector<std::vector<size_t>>

@@ -48,8 +48,9 @@ void Executable::allocate_together(Kept& kept, const std::vector<uint8_t>& stale
   std::vector<std::pair<size_t, size_t>> parts;  // entry, offset
   size_t total = 0;
   for (size_t c = 0; c < kept.size(); ++c) {
+    if (!stale[c]) continue;
     const Expr& size = plan_.slots[static_cast<size_t>(plan_.cache[c].slot)].bytes;
-    if (!stale[c] || !size.is_const()) continue;
+    if (!size.is_const()) continue;
     const size_t bytes = host::addressable(size.constant_value());
     if (bytes >= host::huge_page_bytes) continue;
     parts.emplace_back(c, total);
