@@ -219,4 +219,5 @@ PEERS = {
     )
 }
 BEFORE = ("before", "frozen_before")  # Hologram of another checkout: Session says how
+OURS = ("frozen", *BEFORE)  # no others to be compared with
 DEFAULT = ["aot_eager", "eager", "inductor", "openvino", "onnxruntime", "hologram"]

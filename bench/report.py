@@ -5,7 +5,7 @@ import math
 import statistics
 from pathlib import Path
 
-from peers import BEFORE
+from peers import BEFORE, OURS
 
 SHORT = (
     100e-6  # below this, a call through torch.compile is compared with torch.compile's peers only
@@ -57,7 +57,7 @@ def fastest_ratio(numerator: dict, denominator: dict) -> float | None:
 
 def best_peer(peers: dict, subject: str = "hologram") -> str | None:
     """The fastest of the others that the subject is compared with."""
-    times = {name: steady(r) for name, r in peers.items() if name != subject and name not in BEFORE}
+    times = {name: steady(r) for name, r in peers.items() if name not in (subject, *OURS)}
     times = {name: t for name, t in times.items() if t is not None}
     if times and min(times.values()) < SHORT and any(name in times for name in DYNAMO_PEERS):
         times = {name: t for name, t in times.items() if name in DYNAMO_PEERS}
