@@ -79,21 +79,10 @@ class LowNan {
   explicit LowNan(atlas::Program& p) : p_(p) {}
 
   void run() {
+    if (p_.kind() == atlas::BlockKind::product) mark(p_.product().epilogue);
+    if (p_.kind() != atlas::BlockKind::loop && !p_.has_tail()) return;
     for (atlas::Stage& s : p_.nest().stages) {
-      low_.clear();
-      const bool rounded = std::ranges::any_of(s.body.instrs, rounds);
-      const std::vector<bool> once = computed_once(s.body);
-      for (Instr& i : s.body.instrs) {
-        const bool comes = i.type == DType::f32 &&
-                           (i.code == Code::load || (i.code == Code::arithmetic &&
-                                                     ir::info(i.op).kind == ir::OpKind::cast));
-        low_.push_back(known(s.body, i));
-        if (rounded && comes && once[low_.size() - 1] && !low_.back()) {
-          i.bits = 1;
-          low_.back() = true;
-        }
-        if (rounds(i) && low_[i.args[0]]) i.bits = 1;
-      }
+      mark(s.body);
       for (const atlas::Reduction& r : s.reductions)
         accumulators_.push_back(r.type == DType::f32 && ir::info(r.op).kind == ir::OpKind::reduce &&
                                 low_[r.value]);
@@ -102,6 +91,23 @@ class LowNan {
   }
 
  private:
+  void mark(Body& body) {
+    low_.clear();
+    const bool rounded = std::ranges::any_of(body.instrs, rounds);
+    const std::vector<bool> once = computed_once(body);
+    for (Instr& i : body.instrs) {
+      const bool comes = i.type == DType::f32 &&
+                         (i.code == Code::load ||
+                          (i.code == Code::arithmetic && ir::info(i.op).kind == ir::OpKind::cast));
+      low_.push_back(known(body, i));
+      if (rounded && comes && once[low_.size() - 1] && !low_.back()) {
+        i.bits = 1;
+        low_.back() = true;
+      }
+      if (rounds(i) && low_[i.args[0]]) i.bits = 1;
+    }
+  }
+
   static bool rounds(const Instr& i) {
     return i.code == Code::arithmetic && i.op == ir::Op::cast && i.from == DType::f32 &&
            i.type == DType::bf16;
@@ -165,15 +171,13 @@ class LowNan {
   }
 
   atlas::Program& p_;
-  std::vector<bool> low_;           ///< of the stage's values
+  std::vector<bool> low_;           ///< of the body's values
   std::vector<bool> accumulators_;  ///< of those of the stages before it
 };
 
 }  // namespace
 
-void mark_low_nan(atlas::Program& program) {
-  if (program.kind() == atlas::BlockKind::loop || program.has_tail()) LowNan(program).run();
-}
+void mark_low_nan(atlas::Program& program) { LowNan(program).run(); }
 
 void mark_bounded(atlas::Program& program) {
   if (program.kind() == atlas::BlockKind::loop || program.has_tail()) Bounds(program).run();
