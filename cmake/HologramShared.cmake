@@ -51,6 +51,11 @@ add_dependencies(hologram_compiler ${compilers})
 list(TRANSFORM compilers REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 target_link_libraries(hologram_compiler PRIVATE ${compilers} $<LINK_ONLY:hologram_llvm> hologram hologram_fmt)
 hologram_shared_library(hologram_compiler "${PROJECT_SOURCE_DIR}/src/compiler/exports.map")
+if(HOLOGRAM_MOLD_WORKS AND NOT HOLOGRAM_SANITIZE)
+  # Functions of the same code are one: a 25th of LLVM, none of which is told by its address, as LLVM's own builds for Windows
+  # are linked.
+  target_link_options(hologram_compiler PRIVATE -Wl,--icf=all)
+endif()
 set_target_properties(hologram_compiler PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
 
 # What runs machine code of archives, without the compiler: src/rt stands for the backends and for runtime/compile.cpp,

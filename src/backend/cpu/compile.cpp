@@ -3,6 +3,7 @@
 
 #include <llvm/BinaryFormat/ELF.h>
 #include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Object/Wasm.h>
 #include <llvm/Support/raw_ostream.h>
 
 #include <algorithm>
@@ -106,10 +107,19 @@ int64_t longest_block(const llvm::Module& module) {
 // No kernel may call or read anything outside itself, but for what every module of WebAssembly
 // gets.
 void check_symbols(const std::string& code, const Target& target) {
-  auto object = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(code, "kernel"));
-  if (!object)
-    fail(ErrorCode::internal, "internal error in codegen: {}", llvm::toString(object.takeError()));
-  for (const llvm::object::SymbolRef& s : (*object)->symbols()) {
+  // By its kind: what tells kinds apart would bring the readers of all.
+  using llvm::object::ObjectFile;
+  const llvm::MemoryBufferRef buffer(code, "kernel");
+  auto read = [](auto object) -> std::unique_ptr<ObjectFile> {
+    if (!object)
+      fail(ErrorCode::internal, "internal error in codegen: {}",
+           llvm::toString(object.takeError()));
+    return std::move(*object);
+  };
+  const std::unique_ptr<ObjectFile> object = target.isa == Isa::wasm
+                                                 ? read(ObjectFile::createWasmObjectFile(buffer))
+                                                 : read(ObjectFile::createELFObjectFile(buffer));
+  for (const llvm::object::SymbolRef& s : object->symbols()) {
     auto flags = s.getFlags();
     auto name = s.getName();
     if (!flags || !name)

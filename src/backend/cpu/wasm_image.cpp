@@ -71,12 +71,10 @@ class ModuleWriter {
 
   /// Returns the number by which the object's function is exported.
   uint64_t add(std::string_view code) {
-    auto file = ObjectFile::createObjectFile(
+    auto file = ObjectFile::createWasmObjectFile(
         llvm::MemoryBufferRef(llvm::StringRef(code.data(), code.size()), "kernel"));
     if (!file) fail(ErrorCode::corrupt, "kernel object: {}", llvm::toString(file.takeError()));
-    const auto* object = llvm::dyn_cast<WasmObjectFile>(file->get());
-    if (!object) fail(ErrorCode::corrupt, "kernel object: it is none for WebAssembly");
-    return add(*object);
+    return add(**file);
   }
 
   std::string finish() const {
