@@ -1,11 +1,8 @@
 // tests/atlas/builder_test.cpp: hash-consing, folding and the operand types of bodies.
-#include <gtest/gtest.h>
-
-#include <bit>
-
 #include "atlas/programs.h"
 #include "base/error.h"
 #include "ir/scalar.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

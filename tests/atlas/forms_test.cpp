@@ -1,13 +1,10 @@
 // tests/atlas/forms_test.cpp: text and binary forms, and the verifier, of block programs.
-#include <gtest/gtest.h>
-
-#include <random>
-
 #include "atlas/container.h"
 #include "atlas/programs.h"
 #include "atlas/walk.h"
 #include "base/error.h"
 #include "support/refusal.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {
@@ -180,8 +177,7 @@ std::string verify_error(const Program& p) {
 
 std::string verify_text(const std::string& body, const std::string& header = "") {
   return verify_error(
-      atlas::assemble("atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nbuffer b1 f32 write [8]\nbuffer b2 i64 "
-                      "read [s0]\n" +
+      atlas::assemble("atlas block 1\nsymbols 1\nbuffer b0 f32 read [s0]\nbuffer b1 f32 write [8]\nbuffer b2 i64 read [s0]\n" +
                       (header.empty() ? "loop parallel 1\naxis i0 parallel [8]\naxis i1 row [s0]\nstage row\n" : header) + body));
 }
 

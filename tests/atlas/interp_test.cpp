@@ -1,15 +1,10 @@
 // tests/atlas/interp_test.cpp: the orders of sums that are stated, and what the interpreter refuses; other backends tell its faults
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <random>
-
 #include "atlas/abi.h"
 #include "atlas/programs.h"
 #include "backend/interp/backend.h"
 #include "base/error.h"
 #include "support/refusal.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

@@ -32,10 +32,8 @@ std::string everything() {
     }
   }
   return text +
-         "bra.p15 @start\nldg.f16 r1, [Φ(5, 12, 200)]\nldg.f16 r1, [r10 - 4]\nldg.f16 r1, [r10 + "
-         "64]\n"
-         "stg.f16 [r1 + r2], r3\ncvt.bf16.f64 r1, r2\nloop r9, @end\nmov_imm.f64 r1, "
-         "0x3ff8000000000000\n"
+         "bra.p15 @start\nldg.f16 r1, [Φ(5, 12, 200)]\nldg.f16 r1, [r10 - 4]\nldg.f16 r1, [r10 + 64]\n"
+         "stg.f16 [r1 + r2], r3\ncvt.bf16.f64 r1, r2\nloop r9, @end\nmov_imm.f64 r1, 0x3ff8000000000000\n"
          "mov_imm.i8 r1, -1\nend:\nagain:\n";
 }
 

@@ -1,14 +1,9 @@
 // tests/atlas/lanes.h: lane programs from text, run or refused.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <span>
-#include <string>
-#include <vector>
-
 #include "atlas/container.h"
 #include "interp/lane.h"
+#include "support/test.h"
 
 namespace hologram::test {
 

@@ -1,14 +1,9 @@
 // tests/atlas/tile_test.cpp: products of bfloat16 terms: their arithmetic, and their errors against
 // the worst case of a chain of multiply-adds.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <random>
-
 #include "atlas/programs.h"
 #include "atlas/tile_math.h"
 #include "interp/interp.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

@@ -26,20 +26,14 @@ TEST_F(CudaBackend, WhatHasNoKernelRunsOnTheHost) {
 TEST_F(CudaBackend, SaysWhatIsMissing) {
   EXPECT_EQ(refusal(), "");
   inject("version", 11080);
-  EXPECT_EQ(refusal(),
-            "backend \"cuda\" is not available: the NVIDIA driver is for CUDA 11.8; it must be for "
-            "12.0 or later");
+  EXPECT_EQ(refusal(), "backend \"cuda\" is not available: the NVIDIA driver is for CUDA 11.8; it must be for 12.0 or later");
   EXPECT_EQ(find_backend("cuda")->device_count(), 0);
   inject("nothing", 0);
   inject("capability", 75);
-  EXPECT_EQ(refusal(),
-            "backend \"cuda\" is not available: device 0 has compute capability 7.5; it must be 8.0 or "
-            "higher");
+  EXPECT_EQ(refusal(), "backend \"cuda\" is not available: device 0 has compute capability 7.5; it must be 8.0 or higher");
   inject("nothing", 0);
   inject("pools", 0);
-  EXPECT_EQ(refusal(),
-            "backend \"cuda\" is not available: device 0 has no memory pools (cuMemAllocAsync), as "
-            "some virtual GPUs");
+  EXPECT_EQ(refusal(), "backend \"cuda\" is not available: device 0 has no memory pools (cuMemAllocAsync), as some virtual GPUs");
   inject("nothing", 0);
   inject("devices", 0);
   EXPECT_EQ(refusal(), "backend \"cuda\" is not available: the NVIDIA driver finds no device");
@@ -93,9 +87,7 @@ TEST_F(CudaBackend, DevicesThatAreNotThereAreRefused) {
   EXPECT_EQ(refusal("cuda:2"), "backend \"cuda\" has no device 2: the last one is \"cuda:1\"");
   inject("capability1", 75);
   EXPECT_EQ(refusal("cuda:0"), "");
-  EXPECT_EQ(refusal("cuda:1"),
-            "backend \"cuda\" is not available: device 1 has compute capability 7.5; it must be 8.0 or "
-            "higher");
+  EXPECT_EQ(refusal("cuda:1"), "backend \"cuda\" is not available: device 1 has compute capability 7.5; it must be 8.0 or higher");
   inject("init", 100);
   EXPECT_EQ(refusal("cuda:1"), "backend \"cuda\" is not available: the NVIDIA driver finds no device");
   EXPECT_THROW(choose_backend("cuda:"), Error);
@@ -230,8 +222,7 @@ TEST_F(CudaBackend, LargeCopiesPassThroughPinnedBlocks) {
 
 TEST_F(CudaBackend, IsDescribed) {
   EXPECT_EQ(Runtime("cuda").backend().describe(),
-            "Fake GPU 0, compute capability 8.0, 4 multiprocessors; driver for CUDA 13.3; kernels "
-            "assembled by the driver");
+            "Fake GPU 0, compute capability 8.0, 4 multiprocessors; driver for CUDA 13.3; kernels assembled by the driver");
 }
 
 }  // namespace

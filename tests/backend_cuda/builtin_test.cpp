@@ -1,9 +1,4 @@
 // tests/backend_cuda/builtin_test.cpp: GPU kernels that come with the library
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
-
 #include "backend/cuda/builtin.h"
 #include "backend/cuda/compile.h"
 #include "backend/registry.h"
@@ -11,6 +6,7 @@
 #include "canon/canon.h"
 #include "runtime/run_program.h"
 #include "schedule/plan.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

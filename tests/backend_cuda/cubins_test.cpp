@@ -73,10 +73,8 @@ TEST_F(CudaCubins, WhatIsNoRefusalKeepsItsWords) {
     Runtime fresh("cuda");
     EXPECT_NO_THROW(fresh.kernels().get(bytes()));
     ASSERT_EQ(fresh.backend().notes().size(), 1u);
-    EXPECT_TRUE(fresh.backend().notes()[0].starts_with(
-        fmt::format("cuda: the driver refuses machine code of ptxas 12.4.131 ({}), which is asked no "
-                    "more: ",
-                    beside_program(HOLOGRAM_FAKE_PTXAS))))
+    EXPECT_TRUE(fresh.backend().notes()[0].starts_with(fmt::format(
+        "cuda: the driver refuses machine code of ptxas 12.4.131 ({}), which is asked no more: ", beside_program(HOLOGRAM_FAKE_PTXAS))))
         << fresh.backend().notes()[0];
     std::filesystem::remove_all(folder_ / "cache");
   }
@@ -127,10 +125,9 @@ TEST_F(CudaCubins, TheAssemblersWordsAreKept) {
     fresh.kernels().clear();
     std::filesystem::remove_all(folder_ / "cache");
   }
-  const std::string note = fmt::format(
-      "cuda: ptxas 12.4.131 ({}) refuses kernel {}, which the driver gets as PTX: fake_ptxas: "
-      "error: refused",
-      beside_program(HOLOGRAM_FAKE_PTXAS), atlas::fingerprint(bytes()).hex().substr(0, 12));
+  const std::string note =
+      fmt::format("cuda: ptxas 12.4.131 ({}) refuses kernel {}, which the driver gets as PTX: fake_ptxas: error: refused",
+                  beside_program(HOLOGRAM_FAKE_PTXAS), atlas::fingerprint(bytes()).hex().substr(0, 12));
   EXPECT_EQ(fresh.backend().notes(), std::vector{note});
   EXPECT_EQ(std::ranges::count(take_notices(), note), 1);
   EXPECT_EQ(fresh.backend().describe(), before + "\n" + note);

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <random>
-
 #include "support/wrong.h"
 
 namespace hologram::test {

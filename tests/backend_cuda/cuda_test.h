@@ -2,16 +2,9 @@
 #pragma once
 
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 
-#include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "atlas/programs.h"
 #include "backend/cuda/compile.h"
@@ -23,6 +16,7 @@
 #include "support/differential.h"
 #include "support/paths.h"
 #include "support/refusal.h"
+#include "support/test.h"
 
 namespace hologram::test {
 

@@ -3,10 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <limits>
-#include <random>
-
 #include "backend_cuda/cuda_test.h"
 #include "support/wrong.h"
 

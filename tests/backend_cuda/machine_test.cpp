@@ -1,14 +1,9 @@
 // tests/backend_cuda/machine_test.cpp: the PTX machine finds what kernels must not do
 //
 // Each fault is planted in a kernel that runs without it.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-
 #include "emulator/machine.h"
 #include "emulator/values.h"
+#include "support/test.h"
 
 namespace ptx {
 namespace {

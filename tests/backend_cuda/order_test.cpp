@@ -1,12 +1,9 @@
 // tests/backend_cuda/order_test.cpp: which launches of a graph wait for which others
 #include "backend/cuda/order.h"
 
-#include <gtest/gtest.h>
-
-#include <deque>
-
 #include "backend/cuda/graph.h"
 #include "backend/cuda/grids.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

@@ -1,10 +1,6 @@
 // tests/backend_cuda/prototypes_test.cpp: driver.h beside NVIDIA's cuda.h, where there is one
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <type_traits>
-
 #include "backend/cuda/driver.h"
+#include "support/test.h"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>

@@ -1,10 +1,7 @@
 // tests/backend_cuda_90/attention_test.cpp: attention by warpgroups
 #include <fmt/format.h>
 
-#include <cmath>
-#include <random>
 #include <regex>
-#include <sstream>
 
 #include "backend/cuda/assembler.h"
 #include "backend/cuda/maps.h"

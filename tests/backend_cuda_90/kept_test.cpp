@@ -1,8 +1,4 @@
 // tests/backend_cuda_90/kept_test.cpp: weights of float32 products that are kept as bfloat16 terms
-#include <cmath>
-#include <limits>
-#include <random>
-
 #include "backend/cuda/machine.h"
 #include "backend_cuda/cuda_test.h"
 #include "runtime/results.h"

@@ -106,9 +106,7 @@ TEST_F(CudaWitness, WithoutMemoryNothingIsKnownAndItIsAskedAgain) {
   Runtime fresh("cuda");
   fresh.kernels().get(multiplies("f32"));
   ASSERT_EQ(fresh.backend().notes().size(), 1u);
-  EXPECT_NE(fresh.backend().notes()[0].find("nothing is known of its products cuda: the device has "
-                                            "no room for "),
-            std::string::npos);
+  EXPECT_NE(fresh.backend().notes()[0].find("nothing is known of its products cuda: the device has no room for "), std::string::npos);
   Runtime later("cuda");
   const int64_t before = counted("launches");
   later.kernels().get(multiplies("f32"));

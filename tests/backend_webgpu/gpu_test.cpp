@@ -1,14 +1,9 @@
 // tests/backend_webgpu/gpu_test.cpp: what backends of GPUs decide alike.
-#include <gtest/gtest.h>
-
-#include <string>
-#include <tuple>
-#include <vector>
-
 #include "backend/webgpu/wgsl/module.h"
 #include "gpu/loops.h"
 #include "gpu/workspaces.h"
 #include "support/corpus.h"
+#include "support/test.h"
 
 namespace hologram::gpu {
 namespace {

@@ -1,13 +1,8 @@
 // tests/backend_webgpu/wgsl_test.cpp: WGSL of programs, without a device.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <map>
-
 #include "backend/webgpu/wgsl/module.h"
 #include "backend/webgpu/wgsl/unit.h"
 #include "support/corpus.h"
+#include "support/test.h"
 
 namespace hologram::webgpu::wgsl {
 namespace {
@@ -37,11 +32,9 @@ TEST(Unit, NamesAreNoWords) {
 TEST(Module, BeginsWithItsLaunch) {
   const Module module = render(corpus().at("softmax"));
   const std::string line =
-      "//!{'wgsl':1,'symbols':2,'faults':false,'buffers':["
-      "{'type':'f32','access':'read','elements':'s0*s1'},"
+      "//!{'wgsl':1,'symbols':2,'faults':false,'buffers':[{'type':'f32','access':'read','elements':'s0*s1'},"
       "{'type':'f32','access':'write','elements':'s0*s1'}],'has_fma':true,'dispatches':["
-      "{'entry':'main','units':'s0','threads':64,'teams':true,'buffers':[0,1],'faults':false,"
-      "'rounds':'3*(s1 + 63 // 64) + 128'}]}";
+      "{'entry':'main','units':'s0','threads':64,'teams':true,'buffers':[0,1],'faults':false,'rounds':'3*(s1 + 63 // 64) + 128'}]}";
   std::string got = module.text.substr(0, module.text.find('\n'));
   std::ranges::replace(got, '"', '\'');
   EXPECT_EQ(got, line);

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -61,8 +60,7 @@ class Archives : public DeviceTest {
     writer.finish();
   }
   hologram_handle opened(uint32_t flags = 0) {
-    hologram_handle a = 0;
-    EXPECT_OK(hologram_archive_open(path_.c_str(), flags, &a));
+    hologram_handle a = made(hologram_archive_open, path_.c_str(), flags);
     return a;
   }
   std::vector<float> call(hologram_handle executable, const std::vector<float>& x, const char* shape) {
@@ -79,23 +77,20 @@ HOLOGRAM_ON_EVERY_DEVICE(Archives);
 
 TEST_P(Archives, MethodsRunForEverySize) {
   write();
-  hologram_handle a = opened(HOLOGRAM_VERIFY), e = 0;
-  ASSERT_OK(hologram_archive_method(a, exec, "scale", 0, &e));
+  hologram_handle a = opened(HOLOGRAM_VERIFY), e = made(hologram_archive_method, a, exec, "scale", 0);
   ASSERT_OK(hologram_archive_cleanup(a));  // the executable keeps what it needs
   EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
   EXPECT_EQ(call(e, {1, 2, 3, 4, 5, 6}, "[2, 3]"), (std::vector<float>{1, 20, 300, 4, 50, 600}));
   hologram_handle in = 0, out = 0;
   ASSERT_OK(hologram_tensor_from_buffer(buffer({1, 2, 3, 4}), "[2, 2]", &in));
-  EXPECT_EQ(hologram_executable_run(e, &in, 1, &out, 1), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("expected [rows, 3]")) << hologram_last_error();
+  EXPECT_REFUSED(hologram_executable_run(e, &in, 1, &out, 1), HOLOGRAM_INVALID_ARGUMENT, "expected [rows, 3]");
   EXPECT_EQ(out, 0u);
 }
 
 TEST_P(Archives, StateIsTheSessions) {
   write();
   hologram_handle a = opened(), first = 0, second = 0, e = 0, f = 0;
-  EXPECT_EQ(hologram_archive_method(a, exec, "count", 0, &e), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("needs a session"));
+  EXPECT_REFUSED(hologram_archive_method(a, exec, "count", 0, &e), HOLOGRAM_INVALID_ARGUMENT, "needs a session");
   ASSERT_OK(hologram_archive_session(a, &first));
   ASSERT_OK(hologram_archive_session(a, &second));
   ASSERT_OK(hologram_archive_method(a, exec, "count", first, &e));
@@ -119,8 +114,7 @@ TEST_P(Archives, CodeRunsWhereTheArchiveIsTrusted) {
   hologram_handle a = opened(), e = 0, f = 0;
   const std::string digits = text([&](auto... x) { return hologram_archive_fingerprint(a, x...); });
   EXPECT_EQ(digits.size(), 64u);
-  EXPECT_EQ(hologram_archive_trust(a, std::string(64, '0').c_str()), HOLOGRAM_CORRUPT);
-  EXPECT_TRUE(message_has("its fingerprint is " + digits));
+  EXPECT_REFUSED(hologram_archive_trust(a, std::string(64, '0').c_str()), HOLOGRAM_CORRUPT, "its fingerprint is " + digits);
   EXPECT_EQ(hologram_archive_trust(a, "0123"), HOLOGRAM_INVALID_ARGUMENT);
   ASSERT_OK(hologram_archive_method(a, exec, "scale", 0, &e));
   ASSERT_OK(hologram_archive_trust(a, digits.c_str()));
@@ -147,21 +141,18 @@ TEST_P(Archives, CodeRunsWhereTheArchiveIsTrusted) {
 
 TEST_P(Archives, CallsReadReplacedWeights) {
   write();
-  hologram_handle a = opened(), e = 0;
-  ASSERT_OK(hologram_archive_method(a, exec, "scale", 0, &e));
+  hologram_handle a = opened(), e = made(hologram_archive_method, a, exec, "scale", 0);
   EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
   const float weight[] = {2, 3, 4};
   const int64_t three = 3, two = 2;
   ASSERT_OK(hologram_archive_replace(a, "weight", HOLOGRAM_F32, &three, 1, weight));
   EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{2, 6, 12}));
-  EXPECT_EQ(hologram_archive_replace(a, "weight", HOLOGRAM_F32, &two, 1, weight), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("\"weight\" is f32[3], got f32[2]"));
+  EXPECT_REFUSED(hologram_archive_replace(a, "weight", HOLOGRAM_F32, &two, 1, weight), HOLOGRAM_INVALID_ARGUMENT,
+                 "\"weight\" is f32[3], got f32[2]");
   EXPECT_EQ(hologram_archive_replace(a, "weight", HOLOGRAM_I32, &three, 1, weight), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_EQ(hologram_archive_replace(a, "total", HOLOGRAM_F32, &two, 1, weight), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("is state"));
+  EXPECT_REFUSED(hologram_archive_replace(a, "total", HOLOGRAM_F32, &two, 1, weight), HOLOGRAM_INVALID_ARGUMENT, "is state");
   EXPECT_EQ(hologram_archive_replace(a, "none", HOLOGRAM_F32, &two, 1, weight), HOLOGRAM_NOT_FOUND);
-  hologram_handle f = 0;
-  ASSERT_OK(hologram_archive_method(opened(), exec, "scale", 0, &f));
+  hologram_handle f = made(hologram_archive_method, opened(), exec, "scale", 0);
   EXPECT_EQ(call(f, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
 }
 
@@ -169,18 +160,15 @@ TEST_P(Archives, DamagedFilesAreRefused) {
   write();
   std::ifstream file(path_, std::ios::binary);
   std::string content((std::istreambuf_iterator<char>(file)), {});
-  hologram_handle a = 0;
-  ASSERT_OK(hologram_archive_open_memory(content.data(), content.size(), 0, &a));
-  hologram_handle e = 0;
-  ASSERT_OK(hologram_archive_method(a, exec, "scale", 0, &e));
+  hologram_handle a = made(hologram_archive_open_memory, content.data(), content.size(), 0);
+  hologram_handle e = made(hologram_archive_method, a, exec, "scale", 0);
   EXPECT_EQ(call(e, {1, 2, 3}, "[1, 3]"), (std::vector<float>{1, 20, 300}));
   EXPECT_EQ(hologram_archive_open_memory(content.data(), content.size() - 1, 0, &a), HOLOGRAM_CORRUPT);
   std::string broken = content;
   broken[64] = static_cast<char>(broken[64] ^ 1);  // of the weight
   EXPECT_EQ(hologram_archive_open_memory(broken.data(), broken.size(), HOLOGRAM_VERIFY, &a), HOLOGRAM_CORRUPT);
   ASSERT_OK(hologram_archive_open_memory(broken.data(), broken.size(), 0, &a));
-  EXPECT_EQ(hologram_archive_verify(a), HOLOGRAM_CORRUPT);
-  EXPECT_TRUE(message_has("weight"));
+  EXPECT_REFUSED(hologram_archive_verify(a), HOLOGRAM_CORRUPT, "weight");
   EXPECT_EQ(hologram_archive_open("/nowhere.holo", 0, &a), HOLOGRAM_NOT_FOUND);
   EXPECT_EQ(hologram_archive_open(path_.c_str(), 8, &a), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_archive_open(nullptr, 0, &a), HOLOGRAM_INVALID_ARGUMENT);
@@ -219,8 +207,7 @@ TEST_P(Archives, AnIndexOutOfRangeIsNamed) {
     ASSERT_OK(hologram_archive_method(a, exec, "pick", 0, &e));
     const hologram_handle x = buffer({5, 6, 7});
     const hologram_handle in[] = {x, buffer<int64_t>({2, 3, -9}, HOLOGRAM_I64)};
-    EXPECT_EQ(hologram_executable_run(e, in, 2, &out, 1), HOLOGRAM_INVALID_ARGUMENT);
-    EXPECT_TRUE(message_has(!is_host() && !others.empty() ? others : cpu)) << hologram_last_error();
+    EXPECT_REFUSED(hologram_executable_run(e, in, 2, &out, 1), HOLOGRAM_INVALID_ARGUMENT, !is_host() && !others.empty() ? others : cpu);
     const hologram_handle right[] = {x, buffer<int64_t>({2, 0}, HOLOGRAM_I64)};
     ASSERT_OK(hologram_executable_run(e, right, 2, &out, 1));
     EXPECT_EQ(elements(out), (std::vector<float>{7, 5}));
@@ -231,14 +218,12 @@ TEST_P(Archives, AnIndexOutOfRangeIsNamed) {
 TEST_P(Archives, WrongNamesAndHandlesAreErrors) {
   write();
   hologram_handle a = opened(), e = 0, other = 0, session = 0;
-  EXPECT_EQ(hologram_archive_method(a, exec, "none", 0, &e), HOLOGRAM_NOT_FOUND);
-  EXPECT_TRUE(message_has(R"("scale", "count")")) << hologram_last_error();
+  EXPECT_REFUSED(hologram_archive_method(a, exec, "none", 0, &e), HOLOGRAM_NOT_FOUND, R"("scale", "count")");
   EXPECT_EQ(hologram_archive_method(exec, a, "scale", 0, &e), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_archive_method(a, exec, nullptr, 0, &e), HOLOGRAM_INVALID_ARGUMENT);
   ASSERT_OK(hologram_archive_open(path_.c_str(), 0, &other));
   ASSERT_OK(hologram_archive_session(other, &session));
-  EXPECT_EQ(hologram_archive_method(a, exec, "count", session, &e), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("another archive's"));
+  EXPECT_REFUSED(hologram_archive_method(a, exec, "count", session, &e), HOLOGRAM_INVALID_ARGUMENT, "another archive's");
 }
 
 // A session's state goes from call to call, on one stream and the other, on none, and back.
@@ -250,8 +235,7 @@ TEST_P(Archives, MethodsAreLeftOnStreams) {
   ASSERT_OK(hologram_archive_method(a, exec, "count", session, &count));
   for (hologram_handle& stream : s) ASSERT_OK(hologram_stream_create(exec, &stream));
   const hologram_handle rows = buffer({1, 2, 3}), one = buffer({1, 1});
-  hologram_handle x = 0;
-  ASSERT_OK(hologram_tensor_from_buffer(rows, "[1, 3]", &x));
+  hologram_handle x = made(hologram_tensor_from_buffer, rows, "[1, 3]");
   std::vector<hologram_handle> results;
   for (int k = 0; k < 20; ++k) {
     hologram_handle out = 0;

@@ -1,10 +1,7 @@
 // tests/capi/cpp_test.cpp: the C++ interface: ownership, exceptions, returned statuses.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "hologram/hologram.hpp"
 #include "support/paths.h"
+#include "support/test.h"
 
 namespace {
 

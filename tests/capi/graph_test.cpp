@@ -1,9 +1,6 @@
 // tests/capi/graph_test.cpp: graphs by text and by builder, compiled and run on tensors and buffers.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <numeric>
-
 #include "support.h"
 
 namespace hologram::test {
@@ -12,8 +9,7 @@ namespace {
 class Graphs : public DeviceTest {
  protected:
   hologram_handle tensor(const std::vector<float>& v, const char* shape) {
-    hologram_handle t = 0;
-    EXPECT_OK(hologram_tensor_from_buffer(buffer(v), shape, &t));
+    hologram_handle t = made(hologram_tensor_from_buffer, buffer(v), shape);
     return t;
   }
   std::string shape(hologram_handle t) {
@@ -33,24 +29,17 @@ constexpr const char* row_sums =
     "return %2 strides=[s1, 1]\n";
 
 TEST(GraphMemory, IsCountedWhileExecutablesLive) {
-  hologram_handle exec = 0, graph = 0, e = 0;
-  ASSERT_OK(hologram_new_executor_with_backend("cpu", &exec));
-  auto stats = [&] {
-    hologram_statistics s{};
-    s.struct_size = sizeof s;
-    EXPECT_OK(hologram_stats(exec, &s));
-    return s;
-  };
-  const hologram_statistics before = stats();
+  hologram_handle exec = made(hologram_new_executor_with_backend, "cpu");
+  const hologram_statistics before = statistics(exec);
   std::string own = row_sums;  // that no other test has compiled
   own.replace(own.find("mul"), 3, "atan2");
-  ASSERT_OK(hologram_graph_parse(own.c_str(), &graph));
-  ASSERT_OK(hologram_graph_compile(exec, graph, 0, &e));
-  const hologram_statistics live = stats();
+  hologram_handle graph = made(hologram_graph_parse, own.c_str());
+  hologram_handle e = made(hologram_graph_compile, exec, graph, 0);
+  const hologram_statistics live = statistics(exec);
   EXPECT_GE(live.code_bytes, before.code_bytes + 2 * 4096) << "a kernel and what runs it";
   EXPECT_GT(live.plan_bytes, before.plan_bytes + 1000);
   ASSERT_OK(hologram_executable_cleanup(e));
-  const hologram_statistics after = stats();
+  const hologram_statistics after = statistics(exec);
   EXPECT_EQ(after.code_bytes, before.code_bytes);
   EXPECT_EQ(after.plan_bytes, before.plan_bytes);
   EXPECT_GE(after.code_cached, before.code_cached + 4096);
@@ -68,19 +57,15 @@ constexpr const char* beyond =
 TEST_P(Graphs, ThatLeaveTheirArraysForEverySizeAreRefused) {
   hologram_handle g = 0, e = 0;
   ASSERT_OK(hologram_graph_parse(beyond, &g));
-  EXPECT_EQ(hologram_graph_compile(exec, g, 0, &e), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("right for no sizes: slice")) << hologram_last_error();
+  EXPECT_REFUSED(hologram_graph_compile(exec, g, 0, &e), HOLOGRAM_INVALID_ARGUMENT, "right for no sizes: slice");
   EXPECT_FALSE(message_has("internal")) << hologram_last_error();
   EXPECT_OK(hologram_graph_cleanup(g));
 }
 
 TEST_P(Graphs, TextCompilesOnceForEverySize) {
   hologram_handle e = compile(row_sums);
-  uint32_t n = 0;
-  EXPECT_OK(hologram_executable_num_inputs(e, &n));
-  EXPECT_EQ(n, 2u);
-  EXPECT_OK(hologram_executable_num_outputs(e, &n));
-  EXPECT_EQ(n, 2u);
+  EXPECT_EQ(made(hologram_executable_num_inputs, e), 2u);
+  EXPECT_EQ(made(hologram_executable_num_outputs, e), 2u);
   for (const char* dims : {"[2, 3]", "[3, 2]", "[1, 6]"}) {
     hologram_handle in[] = {tensor({1, 2, 3, 4, 5, 6}, dims), tensor({1, 1, 1, 2, 2, 2}, dims)};
     hologram_handle out[2] = {0, 0};
@@ -96,8 +81,7 @@ TEST_P(Graphs, TextCompilesOnceForEverySize) {
 
 TEST_P(Graphs, ViewsAreMadeContiguousAndGivenOutputsAreWritten) {
   hologram_handle e = compile(row_sums);
-  hologram_handle a = tensor({1, 2, 3, 4, 5, 6}, "[3, 2]"), at = 0;
-  ASSERT_OK(hologram_tensor_transpose(a, &at));
+  hologram_handle a = tensor({1, 2, 3, 4, 5, 6}, "[3, 2]"), at = made(hologram_tensor_transpose, a);
   hologram_handle sums = buffer(2), product = tensor(std::vector<float>(6), "[2, 3]");
   hologram_handle in[] = {at, at}, out[] = {sums, product};
   ASSERT_OK(hologram_executable_run(e, in, 2, out, 2));
@@ -116,19 +100,16 @@ TEST_P(Graphs, MistakesAreNamed) {
   hologram_handle e = compile(row_sums);
   hologram_handle out[2] = {0, 0};
   hologram_handle in[] = {tensor({1, 2, 3, 4, 5, 6}, "[2, 3]"), tensor({1, 2, 3, 4}, "[2, 2]")};
-  EXPECT_EQ(hologram_executable_run(e, in, 2, out, 2), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("s1 is 2 here and 3 elsewhere")) << hologram_last_error();
+  EXPECT_REFUSED(hologram_executable_run(e, in, 2, out, 2), HOLOGRAM_INVALID_ARGUMENT, "s1 is 2 here and 3 elsewhere");
   EXPECT_EQ(hologram_executable_run(e, in, 1, out, 2), HOLOGRAM_INVALID_ARGUMENT);
   hologram_handle flat[] = {buffer(std::vector<float>{1, 2, 3, 4}), buffer(4)};
-  EXPECT_EQ(hologram_executable_run(e, flat, 2, out, 2), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("run_with_symbols")) << hologram_last_error();
+  EXPECT_REFUSED(hologram_executable_run(e, flat, 2, out, 2), HOLOGRAM_INVALID_ARGUMENT, "run_with_symbols");
   const int64_t sizes[] = {2, 2, -1}, wrong[] = {3, 2};  // the third is not read
   EXPECT_EQ(hologram_executable_run_with_symbols(e, flat, 2, wrong, 2, out, 2), HOLOGRAM_INVALID_ARGUMENT);
   ASSERT_OK(hologram_executable_run_with_symbols(e, flat, 2, sizes, 2, out, 2));
   EXPECT_EQ(shape(out[1]), "[2, 2]");
   hologram_handle g = 0;
-  EXPECT_EQ(hologram_graph_parse("graph(symbols=0, parameters=0)\n%0: f32 = what", &g), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("line 2")) << hologram_last_error();
+  EXPECT_REFUSED(hologram_graph_parse("graph(symbols=0, parameters=0)\n%0: f32 = what", &g), HOLOGRAM_INVALID_ARGUMENT, "line 2");
 }
 
 TEST_P(Graphs, BuilderInfersAndBroadcasts) {
@@ -146,14 +127,12 @@ TEST_P(Graphs, BuilderInfersAndBroadcasts) {
   EXPECT_EQ(text([&](auto... a) { return hologram_graph_type(g, scaled, a...); }), "f32[s0, 3]");
   ASSERT_OK(hologram_graph_apply(g, "reduce_max", &scaled, 1, "axes=[1]", nullptr, &rows));
   ASSERT_OK(hologram_graph_output(g, rows));
-  EXPECT_EQ(hologram_graph_apply(g, "reduce_max", &scaled, 1, "", nullptr, &ignored), HOLOGRAM_INVALID_ARGUMENT);
-  EXPECT_TRUE(message_has("axes is missing")) << hologram_last_error();
+  EXPECT_REFUSED(hologram_graph_apply(g, "reduce_max", &scaled, 1, "", nullptr, &ignored), HOLOGRAM_INVALID_ARGUMENT, "axes is missing");
   EXPECT_EQ(hologram_graph_apply(g, "add", &x, 1, nullptr, nullptr, &ignored), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_graph_parameter(g, HOLOGRAM_F32, "[s1]", &ignored), HOLOGRAM_INVALID_ARGUMENT);
   EXPECT_EQ(hologram_graph_parameter(g, HOLOGRAM_F32, "nonsense", &ignored), HOLOGRAM_INVALID_ARGUMENT);
   if (std::string_view(backend()) == "webgpu") {
-    EXPECT_EQ(hologram_graph_compile(exec, g, HOLOGRAM_REPRODUCIBLE, &e), HOLOGRAM_UNSUPPORTED);
-    EXPECT_TRUE(message_has("reassociate sums")) << hologram_last_error();
+    EXPECT_REFUSED(hologram_graph_compile(exec, g, HOLOGRAM_REPRODUCIBLE, &e), HOLOGRAM_UNSUPPORTED, "reassociate sums");
     ASSERT_OK(hologram_graph_compile(exec, g, 0, &e));
   } else {
     ASSERT_OK(hologram_graph_compile(exec, g, HOLOGRAM_REPRODUCIBLE, &e));
@@ -164,10 +143,9 @@ TEST_P(Graphs, BuilderInfersAndBroadcasts) {
   EXPECT_EQ(elements(out), (std::vector<float>{2, 4.5f}));
   const std::string printed = text([&](auto... a) { return hologram_graph_print(g, a...); });
   // Nodes are numbered anew when they are read, and then stay so.
-  hologram_handle again = 0, third = 0;
-  ASSERT_OK(hologram_graph_parse(printed.c_str(), &again));
+  hologram_handle again = made(hologram_graph_parse, printed.c_str());
   const std::string fresh = text([&](auto... a) { return hologram_graph_print(again, a...); });
-  ASSERT_OK(hologram_graph_parse(fresh.c_str(), &third));
+  hologram_handle third = made(hologram_graph_parse, fresh.c_str());
   EXPECT_EQ(text([&](auto... a) { return hologram_graph_print(third, a...); }), fresh);
   uint32_t cast = 0;
   ASSERT_OK(hologram_graph_apply(g, "cast", &x, 1, nullptr, "i32", &cast));

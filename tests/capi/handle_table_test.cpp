@@ -1,11 +1,9 @@
 // tests/capi/handle_table_test.cpp: what holds keep, alone and among threads.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <thread>
-#include <vector>
 
 #include "capi/handles.h"
+#include "support/test.h"
 
 namespace hologram::capi {
 namespace {

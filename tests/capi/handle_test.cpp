@@ -1,7 +1,4 @@
 // tests/capi/handle_test.cpp: stale, foreign, forged and doubly freed handles; much traffic.
-#include <cstdio>
-#include <cstdlib>
-
 #include "support.h"
 #include "support/sanitized.h"
 
@@ -31,11 +28,9 @@ TEST_F(HostHandles, AutoSaysThatItFellBack) {
   hologram_handle automatic = 0, cuda = 0;
   ASSERT_OK(hologram_new_executor_auto(&automatic));
   EXPECT_EQ(text([&](auto... a) { return hologram_executor_backend(automatic, a...); }), "cpu");
-  hologram_statistics s{};
-  s.struct_size = sizeof s;
-  ASSERT_OK(hologram_stats(automatic, &s));
+  hologram_statistics s = statistics(automatic);
   EXPECT_EQ(s.fallbacks, 1u);
-  ASSERT_OK(hologram_stats(exec, &s));
+  s = statistics(exec);
   EXPECT_EQ(s.fallbacks, 0u);
   uint8_t available = 9;
   EXPECT_OK(hologram_backend_is_available("CUDA", &available));
@@ -56,17 +51,14 @@ TEST_F(HostHandles, AutoSaysThatItFellBack) {
 }
 
 TEST_P(Handles, AnExecutorTakesItsBuffersWithIt) {
-  hologram_handle b = buffer(std::vector<float>(5000, 1.0f)), t = 0;
-  ASSERT_OK(hologram_tensor_from_buffer(b, "[50, 100]", &t));
+  hologram_handle b = buffer(std::vector<float>(5000, 1.0f)), t = made(hologram_tensor_from_buffer, b, "[50, 100]");
   EXPECT_OK(hologram_executor_cleanup(exec));
   EXPECT_EQ(hologram_executor_cleanup(exec), HOLOGRAM_NOT_FOUND);
   uint32_t n = 0;
   EXPECT_EQ(hologram_buffer_length(b, &n), HOLOGRAM_NOT_FOUND);
   EXPECT_EQ(hologram_tensor_ndim(t, &n), HOLOGRAM_NOT_FOUND);
   EXPECT_EQ(hologram_executor_allocate_buffer(exec, 4, &b), HOLOGRAM_NOT_FOUND);
-  uint64_t live = 9;
-  EXPECT_OK(hologram_live_handles(&live));
-  EXPECT_EQ(live, 0u);
+  EXPECT_EQ(made(hologram_live_handles), 0u);
 }
 
 /// Pages of memory that the process has touched, 0 where the system does not say.
@@ -87,13 +79,12 @@ TEST_P(Handles, MillionsOfBuffersLeaveNothing) {
   long before = 0;
   for (int i = 0; i < soak(1'000'000, slow()); ++i) {
     if (i == 1000) before = resident();
-    hologram_handle b = 0;
-    ASSERT_OK(hologram_executor_allocate(exec, HOLOGRAM_F32, i % 2 ? 100 : 4000, HOLOGRAM_UNINITIALIZED, &b));
+    hologram_handle b = made(hologram_executor_allocate, exec, HOLOGRAM_F32, i % 2 ? 100 : 4000, HOLOGRAM_UNINITIALIZED);
     ASSERT_OK(hologram_buffer_cleanup(b));
   }
   // The fake device overwrites late what is freed, and gives out other memory meanwhile.
   EXPECT_TRUE(sanitized || resident() - before < (slow() ? 5000 : 500)) << "pages of growth";
-  ASSERT_OK(hologram_stats(exec, &s));
+  s = statistics(exec);
   EXPECT_EQ(s.buffers, 0u);
   EXPECT_EQ(s.linear_bytes, 0u);
   EXPECT_EQ(s.boundary_classes_busy, 0u);

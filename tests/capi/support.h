@@ -1,19 +1,32 @@
 // tests/capi/support.h: what the tests of the C interface share.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "hologram/hologram.h"
+#include "support/test.h"
 
 #define EXPECT_OK(call) EXPECT_EQ(call, HOLOGRAM_OK) << hologram_last_error()
 #define ASSERT_OK(call) ASSERT_EQ(call, HOLOGRAM_OK) << hologram_last_error()
+/// The call gives this status and a message that has these words.
+#define EXPECT_REFUSED(call, status, words) \
+  EXPECT_EQ(call, status);                  \
+  EXPECT_TRUE(message_has(words)) << hologram_last_error()
 
 namespace hologram::test {
+
+/// What a function that must succeed gives by its last parameter.
+template <class... P, class... A>
+auto made(hologram_status (*call)(P...), const A&... arguments) {
+  std::remove_pointer_t<std::tuple_element_t<sizeof...(P) - 1, std::tuple<P...>>> out{};
+  EXPECT_OK(call(arguments..., &out));
+  return out;
+}
+
+inline hologram_statistics statistics(hologram_handle executor) {
+  hologram_statistics s{};
+  s.struct_size = sizeof s;
+  EXPECT_OK(hologram_stats(executor, &s));
+  return s;
+}
 
 /// An executor of the host for one test; nothing may be alive after it.
 class CapiTest : public testing::Test {

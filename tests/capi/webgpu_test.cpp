@@ -1,7 +1,6 @@
 // tests/capi/webgpu_test.cpp: adapters by their interface; wgpu-native, or an adapter for it, that is missing
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "support.h"
@@ -23,12 +22,11 @@ TEST_F(WebGpu, AnInterfaceIsDemandedByItsName) {
     EXPECT_EQ(devices > 0, is_there(name));
     named += devices;
     if (devices == 0) continue;
-    hologram_handle device = 0, x = 0;
-    ASSERT_OK(hologram_new_executor_with_backend(name, &device));
+    hologram_handle device = made(hologram_new_executor_with_backend, name);
     EXPECT_EQ(text([&](auto... a) { return hologram_executor_backend(device, a...); }).substr(0, 6), "webgpu");
     const float value[] = {-1.5f, 2};
     float result[2] = {};
-    ASSERT_OK(hologram_executor_allocate(device, HOLOGRAM_F32, 2, 0, &x));
+    hologram_handle x = made(hologram_executor_allocate, device, HOLOGRAM_F32, 2, 0);
     ASSERT_OK(hologram_buffer_copy_from_bytes(device, x, value, sizeof value));
     ASSERT_OK(hologram_vector_abs_f32(device, x, x, 2));
     ASSERT_OK(hologram_buffer_to_bytes(device, x, result, sizeof result, nullptr));
@@ -45,9 +43,7 @@ class WithoutWebGpu : public CapiTest {
   // The error names the backend and the reason; the host's executor works. Devices that no other test has opened: those stay open.
   void expect_missing(const std::string& reason) {
     for (const char* name : {"webgpu:7", "vulkan:7", "metal:7"}) {
-      uint32_t devices = 9;
-      EXPECT_OK(hologram_device_count(name, &devices));
-      EXPECT_EQ(devices, 0u) << name;
+      EXPECT_EQ(made(hologram_device_count, name), 0u) << name;
       EXPECT_FALSE(is_there(name)) << name;
       hologram_handle none = 0;
       EXPECT_EQ(hologram_new_executor_with_backend(name, &none), HOLOGRAM_UNAVAILABLE) << name;

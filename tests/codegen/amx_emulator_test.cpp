@@ -1,7 +1,6 @@
 // tests/codegen/amx_emulator_test.cpp: what the emulator of AMX refuses; what it computes is compared in tiles_test.cpp
-#include <gtest/gtest.h>
-
 #include "emulator/amx.h"
+#include "support/test.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 

@@ -1,9 +1,8 @@
 // tests/codegen/attention_grad_tiles_test.cpp: gradients of bfloat16 attention on tiles, against a
 // reference in double precision and against today's path.
-#include <gtest/gtest.h>
-
 #include "codegen/attention_grad_sums.h"
 #include "codegen/attention_runs.h"
+#include "support/test.h"
 #include "support/tiles.h"
 
 #if defined(__linux__) && defined(__x86_64__)

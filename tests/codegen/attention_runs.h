@@ -1,8 +1,6 @@
 // tests/codegen/attention_runs.h: the probabilities of attention in double precision.
 #pragma once
 
-#include <cmath>
-
 #include "codegen/attentions.h"
 #include "codegen/run_kernel.h"
 

@@ -1,11 +1,7 @@
 // tests/codegen/attention_terms_test.cpp: float32 attention by bfloat16 terms on tiles, against a
 // reference in double precision and against multiply-adds.
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <limits>
-
 #include "codegen/attention_runs.h"
+#include "support/test.h"
 #include "support/tiles.h"
 
 #if defined(__linux__) && defined(__x86_64__)

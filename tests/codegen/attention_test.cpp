@@ -1,12 +1,8 @@
 // tests/codegen/attention_test.cpp: attention of bfloat16 by dots and on tiles against a reference
 // in double precision, and what of attention's code cannot be seen in results.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <optional>
-
 #include "codegen/attention_runs.h"
 #include "support/count.h"
+#include "support/test.h"
 #include "support/tiles.h"
 
 namespace hologram::test {

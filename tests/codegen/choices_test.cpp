@@ -1,17 +1,13 @@
 // tests/codegen/choices_test.cpp: which instructions serve which products on which processor.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <set>
-
-#include "atlas/programs.h"
 #include "backend/cpu/choices.h"
+#include "atlas/programs.h"
 #include "backend/cpu/keys.h"
 #include "backend/cpu/loops/half_vectors.h"
 #include "backend/cpu/products/panels.h"
 #include "backend/cpu/products/plan.h"
 #include "base/error.h"
 #include "support/refusal.h"
+#include "support/test.h"
 
 namespace hologram::cpu {
 namespace {

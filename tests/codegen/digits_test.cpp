@@ -1,21 +1,11 @@
 // tests/codegen/digits_test.cpp: rows of float32 times scaled bytes and halves of bytes.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <random>
-#include <sstream>
-#include <string>
-#include <tuple>
-
 #include "atlas/builder.h"
 #include "backend/cpu/compile.h"
 #include "backend/cpu/products/plan.h"
 #include "codegen/run_kernel.h"
 #include "host/context.h"
 #include "support/count.h"
+#include "support/test.h"
 
 namespace hologram::test::digits {
 namespace {

@@ -1,8 +1,6 @@
 // tests/codegen/in_turn.h: which instruction sets try a program, where many programs try the same.
 #pragma once
 
-#include <string_view>
-
 #include "codegen/run_kernel.h"
 
 namespace hologram::test {

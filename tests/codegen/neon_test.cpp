@@ -1,6 +1,5 @@
 // tests/codegen/neon_test.cpp: objects for AArch64, linked by a cross compiler or laid out as for
 // an archive and run under qemu, against the interpreter.
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -16,9 +15,7 @@ using ir::Op;
 namespace fs = std::filesystem;
 
 bool have_tools() {
-  return std::system(
-             "command -v aarch64-linux-gnu-g++ >/dev/null 2>&1 && command -v qemu-aarch64 "
-             ">/dev/null 2>&1") == 0;
+  return std::system("command -v aarch64-linux-gnu-g++ >/dev/null 2>&1 && command -v qemu-aarch64 >/dev/null 2>&1") == 0;
 }
 
 class Neon : public testing::Test {

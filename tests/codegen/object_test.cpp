@@ -1,7 +1,6 @@
 // tests/codegen/object_test.cpp: objects, loading, targets and compiling side by side.
 #include <elf.h>
 
-#include <cstdlib>
 #include <thread>
 
 #include "base/error.h"

@@ -1,10 +1,9 @@
 // tests/codegen/product_tail_test.cpp: what follows a product's rows in its kernel, against the
 // interpreter and against kernels of their own, bit by bit.
-#include <gtest/gtest.h>
-
 #include "codegen/in_turn.h"
 #include "codegen/product_tails.h"
 #include "codegen/run_kernel.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

@@ -1,15 +1,10 @@
 // tests/codegen/product_test.cpp: compiled products against the interpreter, bit by bit.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <span>
-
 #include "backend/cpu/products/plan.h"
 #include "codegen/in_turn.h"
 #include "codegen/products.h"
 #include "codegen/run_kernel.h"
 #include "support/count.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

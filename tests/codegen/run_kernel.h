@@ -1,17 +1,7 @@
 // tests/codegen/run_kernel.h: compiles a program for an instruction set and runs it in chunks on this machine, on operands drawn for it.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "atlas/program.h"
 #include "backend/cpu/compile.h"
@@ -21,6 +11,7 @@
 #include "interp/interp.h"
 #include "ir/scalar.h"
 #include "support/isas.h"
+#include "support/test.h"
 
 namespace hologram::test {
 

@@ -1,9 +1,4 @@
 // tests/codegen/threads_test.cpp: how kernels are cut for 1 to 64 threads, by the launches alone, and that the cuts change no bits.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstring>
-
 #include "backend/cpu/compile.h"
 #include "backend/cpu/cost.h"
 #include "backend/cpu/products/plan.h"
@@ -12,6 +7,7 @@
 #include "codegen/run_kernel.h"
 #include "codegen/winograd_runs.h"
 #include "host/context.h"
+#include "support/test.h"
 #include "support/tiles.h"
 
 namespace hologram::test {

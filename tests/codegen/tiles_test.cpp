@@ -1,20 +1,12 @@
 // tests/codegen/tiles_test.cpp: products on AMX tiles, their instructions emulated, against the interpreter, bit by bit.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <numeric>
-#include <sstream>
-
+#include "support/tiles.h"
 #include "backend/cpu/products/plan.h"
 #include "base/error.h"
 #include "codegen/run_kernel.h"
 #include "support/count.h"
 #include "support/refusal.h"
+#include "support/test.h"
 #include "support/tile_products.h"
-#include "support/tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 

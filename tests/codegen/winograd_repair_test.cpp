@@ -1,12 +1,7 @@
 // tests/codegen/winograd_repair_test.cpp: Winograd's sums that are not finite are the direct sums
 // of taps read back from the transformed weights.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
-#include <limits>
-
 #include "codegen/winograd_runs.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

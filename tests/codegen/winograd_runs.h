@@ -1,15 +1,10 @@
 // tests/codegen/winograd_runs.h: plans of 3 x 3 convolutions, and their compiled kernels run.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <random>
-
 #include "codegen/run_kernel.h"
 #include "codegen/winograds.h"
 #include "support/machine.h"
+#include "support/test.h"
 
 namespace hologram::test::winograds {
 

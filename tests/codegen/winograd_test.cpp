@@ -1,13 +1,9 @@
 // tests/codegen/winograd_test.cpp: 3 x 3 convolutions by Winograd's F(2x2, 3x3): the same bits as
 // the interpreter, and errors within an FMA chain's bound.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "codegen/differential.h"
 #include "codegen/winograd_runs.h"
 #include "support/refusal.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

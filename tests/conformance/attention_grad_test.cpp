@@ -1,12 +1,8 @@
 // tests/conformance/attention_grad_test.cpp: gradients of 16-bit attention by bounds, on every backend
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-
 #include "codegen/attention_grad_sums.h"
 #include "codegen/run_kernel.h"
 #include "conformance/support.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

@@ -3,13 +3,8 @@
 // The corpus is corpus/*.atlas, programs in text form whose first lines "# 3 5 0" are the values of
 // their symbols, one run for each line, and the programs of tests/atlas/programs.h. The sources of
 // tests/codegen that libs.cmake names are part of it: here expect_same() tries every backend.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <numeric>
-#include <sstream>
 
 #include "atlas/programs.h"
 #include "backend/registry.h"
@@ -17,6 +12,7 @@
 #include "conformance/support.h"
 #include "support/differential.h"
 #include "support/paths.h"
+#include "support/test.h"
 #include "support/tile_products.h"
 
 namespace hologram::test {

@@ -1,9 +1,6 @@
 // tests/conformance/differential.cpp: programs against the interpreter on every backend.
 #include "support/differential.h"
 
-#include <cstdlib>
-#include <map>
-
 #include "base/error.h"
 #include "conformance/support.h"
 

@@ -1,6 +1,4 @@
 // tests/conformance/functions_test.cpp: the elementary functions give the interpreter's bits on every backend.
-#include <string>
-
 #include "atlas/programs.h"
 #include "support/differential.h"
 

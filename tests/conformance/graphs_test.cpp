@@ -1,15 +1,11 @@
 // tests/conformance/graphs_test.cpp: random graphs, planned for each backend's machine, have their values there.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <cstring>
-
 #include "backend/cpu/backend.h"
 #include "base/error.h"
 #include "conformance/support.h"
 #include "runtime/executable.h"
 #include "support/environment.h"
 #include "support/isas.h"
+#include "support/test.h"
 #include "unit/random_graph.h"
 
 namespace hologram::test {

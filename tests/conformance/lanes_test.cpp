@@ -1,17 +1,12 @@
 // tests/conformance/lanes_test.cpp: lane programs leave the interpreter's bits and faults on every backend.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include "backend/registry.h"
 #include "conformance/support.h"
 #include "ir/scalar.h"
 #include "support/paths.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

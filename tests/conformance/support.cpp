@@ -1,10 +1,6 @@
 // tests/conformance/support.cpp: runtimes of the tests, and the list of what backends leave out.
 #include "conformance/support.h"
 
-#include <cstdlib>
-#include <map>
-#include <memory>
-
 #include "backend/cpu/backend.h"
 #include "backend/registry.h"
 #include "base/error.h"

@@ -1,17 +1,12 @@
 // tests/host/boundary_pool_test.cpp: classes, addresses, views that outlive the pool.
 #include "host/boundary_pool.h"
 
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <cstring>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "base/error.h"
 #include "support/refusal.h"
+#include "support/test.h"
 #include "support/threads.h"
 
 namespace {

@@ -1,11 +1,10 @@
 // tests/host/context_test.cpp: how work is cut into chunks.
 #include "host/context.h"
 
-#include <gtest/gtest.h>
-
-#include <array>
 #include <atomic>
 #include <thread>
+
+#include "support/test.h"
 
 namespace hologram::host {
 namespace {

@@ -1,7 +1,6 @@
 // tests/host/core_share_test.cpp: a thread's guess of its time slice, on a simulated core.
 #include "host/core_share.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace {
 using hologram::host::CoreShare;

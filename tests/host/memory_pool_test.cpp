@@ -1,23 +1,16 @@
 // tests/host/memory_pool_test.cpp: reuse, bounds, threads, forks and blocks that outlive the pool.
 #include "host/memory_pool.h"
 
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
-#include <memory>
-#include <random>
-#include <string>
 #include <thread>
-#include <vector>
+
+#include "support/test.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>

@@ -1,26 +1,20 @@
 // tests/host/thread_pool_test.cpp: every chunk once, whoever sleeps, stops, forks or throws.
 #include "host/thread_pool.h"
 
-#include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <ctime>
-#include <memory>
 #include <mutex>
-#include <set>
-#include <stdexcept>
 #include <thread>
-#include <vector>
 
 #include "base/error.h"
 #include "support/environment.h"
 #include "support/refusal.h"
+#include "support/test.h"
 #include "support/threads.h"
 
 namespace {

@@ -1,14 +1,12 @@
 // tests/host/ticker_test.cpp: work that comes back while there is some.
 #include "host/ticker.h"
 
-#include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <atomic>
 #include <thread>
-#include <vector>
 
+#include "support/test.h"
 #include "support/threads.h"
 
 namespace {

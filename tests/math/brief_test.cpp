@@ -1,12 +1,7 @@
 // tests/math/brief_test.cpp: functions of bfloat16 numbers whose results are rounded to bfloat16, over all inputs.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-
 #include "atlas/builder.h"
 #include "run_body.h"
+#include "support/test.h"
 
 namespace hologram::atlas {
 namespace {

@@ -1,12 +1,7 @@
 // tests/math/emitted_test.cpp: bodies written by emit_math hold exact arithmetic only and give the native bits.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <random>
-
 #include "native.h"
 #include "run_body.h"
+#include "support/test.h"
 
 namespace hologram::atlas::math {
 namespace {

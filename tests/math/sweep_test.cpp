@@ -1,16 +1,10 @@
 // tests/math/sweep_test.cpp: float32 functions against their bounds: sampled, or over all 2^32 inputs
 // with HOLOGRAM_EXHAUSTIVE=1. The largest errors are printed at the end.
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <cstdlib>
-#include <random>
-#include <string>
 #include <thread>
 
 #include "native.h"
 #include "support/functions.h"
+#include "support/test.h"
 #include "ulp.h"
 #include "worst.h"
 

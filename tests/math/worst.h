@@ -1,11 +1,7 @@
 // tests/math/worst.h: the largest errors that were found, printed at the end.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <map>
-#include <string>
+#include "support/test.h"
 
 namespace hologram::atlas::math {
 

@@ -1,8 +1,7 @@
 // tests/runtime/builtin_test.cpp: the kernels that come with the library
-#include <gtest/gtest.h>
-
 #include "backend/cpu/backend.h"
 #include "builtin/programs.h"
+#include "support/test.h"
 
 namespace hologram::runtime {
 namespace {

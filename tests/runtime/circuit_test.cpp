@@ -1,16 +1,13 @@
 // tests/runtime/circuit_test.cpp: circuits on class memory, on every backend.
 #include "runtime/circuit.h"
 
-#include <gtest/gtest.h>
-
 #include <cctype>
-#include <cstring>
-#include <random>
 
 #include "atlas/class_graph.h"
 #include "base/error.h"
 #include "runtime/run_program.h"
 #include "support/refusal.h"
+#include "support/test.h"
 
 namespace hologram::runtime {
 namespace {

@@ -1,10 +1,7 @@
 // tests/runtime/device_test.cpp: a device whose memory is not the host's, and plans on it
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <deque>
 #include <mutex>
 #include <thread>
 
@@ -12,6 +9,7 @@
 #include "base/error.h"
 #include "runtime/executable.h"
 #include "support/refusal.h"
+#include "support/test.h"
 #include "support/threads.h"
 
 namespace hologram::runtime {

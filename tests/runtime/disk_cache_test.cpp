@@ -1,15 +1,12 @@
 // tests/runtime/disk_cache_test.cpp: the cache of machine code on disk
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
-#include <functional>
-#include <span>
 #include <thread>
 
 #include "runtime/disk_cache.h"
+#include "support/test.h"
 #include "support/threads.h"
 
 namespace hologram::runtime {

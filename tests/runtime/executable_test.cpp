@@ -1,15 +1,12 @@
 // tests/runtime/executable_test.cpp: compiled graphs: sizes, caches, overlapping calls, errors
 #include "runtime/executable.h"
 
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <cstring>
-#include <numeric>
 #include <thread>
 
 #include "runtime/results.h"
 #include "support/refusal.h"
+#include "support/test.h"
 #include "support/threads.h"
 
 namespace hologram::runtime {

@@ -1,13 +1,12 @@
 // tests/runtime/growth_test.cpp: a process that keeps compiling keeps its size
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "host/pages.h"
 #include "runtime/executable.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 namespace hologram::runtime {
 namespace {

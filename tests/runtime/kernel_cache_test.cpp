@@ -1,16 +1,14 @@
 // tests/runtime/kernel_cache_test.cpp: threads that need the same code at once compile it once
 #include "runtime/kernel_cache.h"
 
-#include <gtest/gtest.h>
-
 #include <barrier>
 #include <chrono>
 #include <condition_variable>
-#include <map>
 #include <thread>
 
 #include "backend/cpu/backend.h"
 #include "backend/interp/backend.h"
+#include "support/test.h"
 
 namespace hologram::runtime {
 namespace {

@@ -1,5 +1,4 @@
 // tests/runtime/lane_cache_test.cpp: machine code of lane programs in memory and on disk
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -7,6 +6,7 @@
 #include "backend/cpu/backend.h"
 #include "backend/interp/backend.h"
 #include "runtime/kernel_cache.h"
+#include "support/test.h"
 
 namespace hologram::runtime {
 namespace {

@@ -1,9 +1,8 @@
 // tests/runtime/operations_test.cpp: operations under keys: found again, and forgotten
 #include "runtime/operations.h"
 
-#include <gtest/gtest.h>
-
 #include "base/recent.h"
+#include "support/test.h"
 
 namespace hologram::runtime {
 namespace {

@@ -1,11 +1,8 @@
 // tests/runtime/results.h: results of calls in ordinary vectors.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "runtime/executable.h"
+#include "support/test.h"
 
 namespace hologram::runtime {
 

@@ -1,14 +1,13 @@
 // tests/runtime/stored_plan_test.cpp: plans for a device, which another process made
 #include "runtime/stored_plan.h"
 
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
 #include "backend/null/backend.h"
+#include "support/test.h"
 
 namespace hologram::runtime {
 namespace {

@@ -1,8 +1,7 @@
 // tests/runtime/strips_test.cpp: how routines without a compiler cut a program into units.
-#include <gtest/gtest.h>
-
 #include "strips/routine.h"
 #include "support/differential.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

@@ -1,16 +1,10 @@
 // tests/runtime/tiles_test.cpp: whole graphs on a processor with AMX, which is emulated elsewhere.
-#include <gtest/gtest.h>
-
 #include <fmt/format.h>
-
-#include <array>
-#include <cmath>
-#include <random>
-#include <sstream>
 
 #include "backend/cpu/backend.h"
 #include "backend/cpu/compile.h"
 #include "runtime/results.h"
+#include "support/test.h"
 #include "support/tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)

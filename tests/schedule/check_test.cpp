@@ -1,11 +1,10 @@
 // tests/schedule/check_test.cpp: a program that breaks the rules is an internal error
 #include "schedule/check.h"
 
-#include <gtest/gtest.h>
-
 #include "atlas/builder.h"
 #include "base/error.h"
 #include "support/refusal.h"
+#include "support/test.h"
 
 namespace hologram::schedule {
 namespace {

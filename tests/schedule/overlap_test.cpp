@@ -1,11 +1,6 @@
 // tests/schedule/overlap_test.cpp: host calls that go on beside other steps begin early and are awaited late
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <numeric>
-#include <random>
-
 #include "schedule/overlap.h"
+#include "support/test.h"
 
 namespace hologram::schedule {
 namespace {

@@ -1,8 +1,7 @@
 // tests/schedule/plan_test.cpp: which operations share a kernel, and where buffers live
-#include <gtest/gtest.h>
-
 #include "schedule/plan.h"
 #include "support/machine.h"
+#include "support/test.h"
 
 namespace hologram::schedule {
 namespace {

@@ -1,13 +1,9 @@
 // tests/schedule/run_plan.h: plans whose expressions are looked at, run on random inputs.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <random>
-#include <vector>
-
 #include "atlas/walk.h"
 #include "ir/scalar.h"
+#include "support/test.h"
 #include "unit/plan_run.h"
 
 namespace hologram::test {

@@ -1,10 +1,9 @@
 // tests/sigmatics/algebra_test.cpp: the algebras, and that they agree with the classes.
 #include "sigmatics/algebra.h"
 
-#include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "sigmatics/classes.h"
+#include "support/test.h"
 
 namespace hologram::sigmatics {
 namespace {

@@ -1,14 +1,10 @@
 // tests/sigmatics/circuit_test.cpp: properties of circuits and what they do to memory; known ones are in tests/data/sigmatics.json
 #include "sigmatics/circuit.h"
 
-#include <gtest/gtest.h>
-
 #include <complex>
-#include <functional>
-#include <map>
-#include <random>
 
 #include "sigmatics/effects.h"
+#include "support/test.h"
 
 namespace hologram::sigmatics {
 namespace {

@@ -1,10 +1,6 @@
 // tests/sigmatics/classes_test.cpp: every law of the classes, over all of them.
 #include "sigmatics/classes.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <set>
+#include "support/test.h"
 
 namespace hologram::sigmatics {
 namespace {

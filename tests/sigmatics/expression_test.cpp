@@ -1,9 +1,6 @@
 // tests/sigmatics/expression_test.cpp: properties of expressions; what known ones mean is in tests/data/sigmatics.json
 #include "sigmatics/expression.h"
-
-#include <gtest/gtest.h>
-
-#include <random>
+#include "support/test.h"
 
 namespace hologram::sigmatics {
 namespace {

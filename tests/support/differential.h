@@ -1,16 +1,10 @@
 // tests/support/differential.h: programs whose outcome everywhere must be the interpreter's, with data that try it.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <functional>
-#include <random>
-
 #include "atlas/builder.h"
 #include "ir/scalar.h"
 #include "schedule/machine.h"
+#include "support/test.h"
 
 namespace hologram::test {
 
@@ -55,14 +49,16 @@ inline void fill(char* to, DType t, int64_t count, std::mt19937_64& random, int 
   }
 }
 
+/// The bits of the element that lies there, and its value.
+inline uint64_t bits_at(DType t, const char* place) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, place, static_cast<size_t>(size_of(t)));
+  return bits;
+}
+inline double number_at(DType t, const char* place) { return ir::as_double(t, bits_at(t, place)); }
+
 inline bool same(DType t, const char* x, const char* y) {
-  auto size = static_cast<size_t>(size_of(t));
-  if (std::memcmp(x, y, size) == 0) return true;
-  if (!is_float(t)) return false;
-  uint64_t a = 0, b = 0;
-  std::memcpy(&a, x, size);
-  std::memcpy(&b, y, size);
-  return std::isnan(ir::as_double(t, a)) && std::isnan(ir::as_double(t, b));
+  return bits_at(t, x) == bits_at(t, y) || (is_float(t) && std::isnan(number_at(t, x)) && std::isnan(number_at(t, y)));
 }
 
 struct Inputs {
@@ -79,19 +75,8 @@ struct Inputs {
 
 inline bool close(DType t, const char* x, const char* y, double tolerance) {
   if (!is_float(t) || tolerance == 0) return false;
-  uint64_t a = 0, b = 0;
-  std::memcpy(&a, x, static_cast<size_t>(size_of(t)));
-  std::memcpy(&b, y, static_cast<size_t>(size_of(t)));
-  double got = ir::as_double(t, a), wanted = ir::as_double(t, b);
+  const double got = number_at(t, x), wanted = number_at(t, y);
   return std::abs(got - wanted) <= tolerance * std::max(1.0, std::abs(wanted));
-}
-
-inline bool is_nan_for_infinity(DType t, const char* x, const char* y) {
-  if (!is_float(t)) return false;
-  uint64_t a = 0, b = 0;
-  std::memcpy(&a, x, static_cast<size_t>(size_of(t)));
-  std::memcpy(&b, y, static_cast<size_t>(size_of(t)));
-  return std::isnan(ir::as_double(t, a)) && std::isinf(ir::as_double(t, b));
 }
 
 /// Expects elements of a type to be those wanted, NaN for NaN; tells of the first three others.
@@ -102,12 +87,9 @@ inline bool expect_elements(DType t, const char* got, const char* wanted, size_t
   for (size_t i = 0; i * size < bytes && bad < 3; ++i) {
     const char *x = got + i * size, *y = wanted + i * size;
     if (same(t, x, y) || close(t, x, y, tolerance)) continue;
-    if (nan_for_infinity && is_nan_for_infinity(t, x, y)) continue;
-    uint64_t a = 0, b = 0;
-    std::memcpy(&a, x, size);
-    std::memcpy(&b, y, size);
-    ADD_FAILURE() << "buffer " << buffer << " element " << i << ": got " << ir::as_double(t, a) << " (" << std::hex << a
-                  << "), interpreter " << ir::as_double(t, b) << " (" << b << ")";
+    if (nan_for_infinity && is_float(t) && std::isnan(number_at(t, x)) && std::isinf(number_at(t, y))) continue;
+    ADD_FAILURE() << "buffer " << buffer << " element " << i << ": got " << number_at(t, x) << " (" << std::hex << bits_at(t, x)
+                  << "), interpreter " << number_at(t, y) << " (" << bits_at(t, y) << ")";
     ++bad;
   }
   return bad == 0;

@@ -1,11 +1,8 @@
 // tests/support/refusal.h: what a call throws.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "base/error.h"
+#include "support/test.h"
 
 namespace hologram::test {
 

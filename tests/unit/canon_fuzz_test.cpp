@@ -1,8 +1,7 @@
 // tests/unit/canon_fuzz_test.cpp: canonical forms of random graphs keep their values and are fixed points.
-#include <gtest/gtest.h>
-
 #include "canon/canon.h"
 #include "support/environment.h"
+#include "support/test.h"
 #include "unit/random_graph.h"
 
 namespace hologram::test {

@@ -1,14 +1,9 @@
 // tests/unit/canon_test.cpp: each rule of the canonical form on an example.
 #include "canon/canon.h"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <map>
-#include <set>
-
 #include "base/error.h"
 #include "ir/scalar.h"
+#include "support/test.h"
 #include "unit/reference.h"
 
 namespace hologram::canon {

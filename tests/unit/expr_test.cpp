@@ -1,13 +1,9 @@
 // tests/unit/expr_test.cpp: canonical integer expressions against direct arithmetic.
 #include "base/expr.h"
 
-#include <gtest/gtest.h>
-
-#include <map>
-#include <random>
-
 #include "base/error.h"
 #include "support/refusal.h"
+#include "support/test.h"
 
 namespace hologram {
 namespace {

@@ -1,10 +1,9 @@
 // tests/unit/graph_test.cpp: building, verifying and printing graphs.
 #include "ir/graph.h"
 
-#include <gtest/gtest.h>
-
 #include "ir/scalar.h"
 #include "support/refusal.h"
+#include "support/test.h"
 
 namespace hologram::ir {
 namespace {

@@ -1,10 +1,9 @@
 // tests/unit/plan_fuzz_test.cpp: plans of random graphs: their properties, and the values that they compute.
-#include <gtest/gtest.h>
-
 #include "canon/canon.h"
 #include "ir/sizes.h"
 #include "support/environment.h"
 #include "support/machine.h"
+#include "support/test.h"
 #include "unit/plan_run.h"
 #include "unit/random_graph.h"
 

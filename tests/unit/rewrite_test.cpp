@@ -1,9 +1,6 @@
 // tests/unit/rewrite_test.cpp: the order and the end of rewriting, on a language of words; canon and sigmatics try the rest.
 #include "rewrite/rewrite.h"
-
-#include <gtest/gtest.h>
-
-#include <memory>
+#include "support/test.h"
 
 namespace hologram::rewrite {
 namespace {

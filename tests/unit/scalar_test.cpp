@@ -1,17 +1,11 @@
 // tests/unit/scalar_test.cpp: exact scalar arithmetic against the interpreter's loops, and in known places.
 #include "ir/scalar.h"
 
-#include <gtest/gtest.h>
-
-#include <array>
 #include <atomic>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <random>
 
 #include "interp/interp.h"
 #include "support/differential.h"
+#include "support/test.h"
 
 namespace hologram::ir {
 namespace {

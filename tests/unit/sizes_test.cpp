@@ -1,11 +1,10 @@
 // tests/unit/sizes_test.cpp: graphs that are right for some sizes only.
 #include "ir/sizes.h"
 
-#include <gtest/gtest.h>
-
 #include "canon/canon.h"
 #include "support/machine.h"
 #include "support/refusal.h"
+#include "support/test.h"
 #include "unit/plan_run.h"
 #include "unit/random_graph.h"
 

@@ -1,8 +1,7 @@
 // tests/unit/text_test.cpp: the text form of graphs: both ways, errors with positions, and nonsense.
-#include <gtest/gtest.h>
-
 #include "ir/graph.h"
 #include "support/refusal.h"
+#include "support/test.h"
 #include "unit/random_graph.h"
 
 namespace hologram::ir {
@@ -39,8 +38,7 @@ TEST(Text, ErrorsHaveLineAndColumn) {
   EXPECT_EQ(error_of("%0: f33[2] = iota axis=0"), "line 1, column 5: expected a dtype");
   EXPECT_EQ(error_of("\n  %0: f32[2] = wave axis=0"), "line 2, column 16: expected an operation");
   EXPECT_EQ(error_of("%0: f32[2 = iota axis=0"),
-            "line 1, column 9: expression \"2 = iota axis=0\": expected the end of the expression "
-            "at position 2");
+            "line 1, column 9: expression \"2 = iota axis=0\": expected the end of the expression at position 2");
   EXPECT_EQ(error_of("%0: f32[2] = neg %1"), "line 1, column 18: this value is not defined above");
   EXPECT_EQ(error_of("%0: f32[2] = iota axis=0 more"), "line 1, column 26: expected the end of the line");
   EXPECT_EQ(error_of("%0: f32[2] = iota axis=1"), "line 1, column 1: iota: axis 1 is outside [0, 1)");

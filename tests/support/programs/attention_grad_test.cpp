@@ -1,6 +1,4 @@
 // tests/support/programs/attention_grad_test.cpp: compiled gradients of attention against the interpreter.
-#include <limits>
-
 #include "codegen/attention_grads.h"
 #include "codegen/differential.h"
 

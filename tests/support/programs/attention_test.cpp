@@ -1,10 +1,7 @@
 // tests/support/programs/attention_test.cpp: compiled attention against the interpreter.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "codegen/attentions.h"
 #include "support/differential.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

@@ -1,12 +1,7 @@
 // tests/support/programs/exp_test.cpp: functions have the same bits whether a target renders them itself or not.
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cstdlib>
-#include <string_view>
-
 #include "atlas/programs.h"
 #include "codegen/differential.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {

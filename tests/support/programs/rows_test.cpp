@@ -1,7 +1,5 @@
 // tests/support/programs/rows_test.cpp: kernels over rows whose stages overlap from row to row, scratch that
 // lives in the output, and lines of few vectors.
-#include <functional>
-
 #include "backend/cpu/loops/place_scratch.h"
 #include "backend/cpu/loops/plan.h"
 #include "codegen/differential.h"

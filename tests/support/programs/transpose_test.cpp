@@ -1,6 +1,4 @@
 // tests/support/programs/transpose_test.cpp: points whose loads run across the lanes, against the interpreter.
-#include <sstream>
-
 #include "codegen/differential.h"
 
 namespace hologram::test {

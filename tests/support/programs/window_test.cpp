@@ -1,12 +1,8 @@
 // tests/support/programs/window_test.cpp: planned convolutions: every kernel on every instruction set against the interpreter, bit by bit.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <bit>
-
 #include "schedule/plan.h"
 #include "support/differential.h"
 #include "support/machine.h"
+#include "support/test.h"
 
 namespace hologram::test {
 namespace {
