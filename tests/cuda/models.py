@@ -52,7 +52,8 @@ def trial(name, dtype, products, device, backend="hologram") -> dict:
     import hologram_torch
 
     case, start = ZOO[name](dtype), time.perf_counter()
-    module, inputs = case.module.to(device), pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), case.inputs)
+    module = case.module.to(device)
+    inputs = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), case.inputs)
     torch._dynamo.reset()
     with torch.no_grad():
         eager = pytree.tree_leaves(run_eager(module, inputs))

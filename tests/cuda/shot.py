@@ -77,7 +77,8 @@ def chosen(setting: tasks.Setting, environment: dict, given, done: set[str]) -> 
 def go(given) -> int:
     begun = time.monotonic()
     build, out, earlier = given.build.resolve(), given.out.resolve(), passed_in(given.without)
-    results, environment = runner.Results(out), environment_of(build)
+    results = runner.Results(out)
+    environment = environment_of(build)
     driver = driver_of(given, build)
     asked = environment | {"HOLOGRAM_CUDA_DRIVER": driver} | ({"HOLOGRAM_CUDA_ASSEMBLER": "driver"} if given.dry else {})
     write = lambda found: (out / "facts.json").write_text(json.dumps(found, indent=1))

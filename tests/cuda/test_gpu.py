@@ -115,7 +115,8 @@ def softened(x):
 
 
 def test_a_captured_graph_is_replayed_with_new_inputs(torch):
-    call, x = torch.compile(softened, backend="hologram", dynamic=False), torch.randn(64, 256, device="cuda")
+    call = torch.compile(softened, backend="hologram", dynamic=False)
+    x = torch.randn(64, 256, device="cuda")
     call(x)  # compiled and loaded before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -186,7 +187,8 @@ def test_memory_between_steps_counts_in_pytorch_and_obeys_its_limit(torch):
 
 def test_a_training_step_has_eagers_gradients(torch):
     """The backward graph runs in a thread of autograd's."""
-    weights, x = torch.randn(256, 256, device="cuda"), torch.randn(64, 256, device="cuda")
+    weights = torch.randn(256, 256, device="cuda")
+    x = torch.randn(64, 256, device="cuda")
     gradients = []
     for function in (softened, torch.compile(softened, backend="hologram", dynamic=False)):
         w = weights.clone().requires_grad_()

@@ -4,12 +4,11 @@ import hashlib
 import json
 import os
 import struct
-import subprocess
-import sys
 
 import hologram
 import numpy as np
 import pytest
+from checks import python, refuses
 from hologram import _core
 
 WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -20,7 +19,8 @@ def write(path, parameters=(("input", 0), ("tensor", 0)), shape=(None, 4), resul
     graph = _core.Graph()
     s0 = graph.new_symbol()
     sized = lambda dims: [s0 if n is None else n for n in dims]
-    x, w = graph.parameter(0, "f32", [s0, 4], [4, 1]), graph.parameter(1, "f32", [4, 3], [3, 1])
+    x = graph.parameter(0, "f32", [s0, 4], [4, 1])
+    w = graph.parameter(1, "f32", [4, 3], [3, 1])
     graph.output(product(graph, x, w), [3, 1])
     writer = _core.ArchiveWriter(os.fspath(path))
     writer.add_tensor("weight", "f32", [4, 3], [3, 1], WEIGHT.ctypes.data, WEIGHT.nbytes)
@@ -177,7 +177,8 @@ def test_flipped_bits_of_a_graph_with_the_right_checksums_are_harmless(path, tmp
 def padding_free(content):
     """Positions of bytes that say something."""
     _, _, _, _, index, index_bytes, _ = struct.unpack("<4sHHQQQ32s", content[:64])
-    weight, graph = content.index(WEIGHT.tobytes()), content.index(b"graph(")
+    weight = content.index(WEIGHT.tobytes())
+    graph = content.index(b"graph(")
     text = content.index(b"return", graph)
     yield from range(64)
     yield from range(weight, weight + WEIGHT.nbytes)
@@ -189,8 +190,7 @@ def test_a_later_version_is_refused_by_name(path, tmp_path):
     content = bytearray(path.read_bytes())
     content[4] = 2
     (tmp_path / "later.holo").write_bytes(content)
-    with pytest.raises(NotImplementedError, match="version 2.0 .* reads version 1"):
-        hologram.load(tmp_path / "later.holo")
+    refuses(NotImplementedError, "version 2.0 .* reads version 1", lambda: hologram.load(tmp_path / "later.holo"))
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,7 @@ def test_a_later_version_is_refused_by_name(path, tmp_path):
     ],
 )
 def test_a_contradicting_index_is_not_written(change, words, tmp_path):
-    with pytest.raises(RuntimeError, match=words):
-        write(tmp_path / "x.holo", **change)
+    refuses(RuntimeError, words, lambda: write(tmp_path / "x.holo", **change))
     assert not list(tmp_path.iterdir())
 
 
@@ -218,25 +217,21 @@ def test_a_contradicting_index_is_not_written(change, words, tmp_path):
 )
 def test_an_index_that_contradicts_its_graph_is_refused(change, words, tmp_path):
     write(tmp_path / "x.holo", **change)
-    with pytest.raises(hologram.HologramError, match=words):
-        hologram.load(tmp_path / "x.holo")(np.zeros((2, 4), np.float32))
+    refuses(hologram.HologramError, words, lambda: hologram.load(tmp_path / "x.holo")(np.zeros((2, 4), np.float32)))
 
 
 def test_no_file_a_folder_and_a_pipe(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nothing.holo"):
-        hologram.load(tmp_path / "nothing.holo")
-    with pytest.raises(OSError, match="regular file"):
-        hologram.load(tmp_path)
+    refuses(FileNotFoundError, "nothing.holo", lambda: hologram.load(tmp_path / "nothing.holo"))
+    refuses(OSError, "regular file", lambda: hologram.load(tmp_path))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="regular file"):
-        hologram.load(tmp_path / "pipe")
+    refuses(OSError, "regular file", lambda: hologram.load(tmp_path / "pipe"))
     (tmp_path / "empty").touch()
-    with pytest.raises(hologram.HologramError, match="no .holo archive"):
-        hologram.load(tmp_path / "empty")
+    refuses(hologram.HologramError, "no .holo archive", lambda: hologram.load(tmp_path / "empty"))
 
 
 def test_a_file_replaced_while_open_is_still_the_one_that_was_opened(path):
-    model, content = hologram.load(path), path.read_bytes()
+    model = hologram.load(path)
+    content = path.read_bytes()
     temporary = path.with_suffix(".new")
     temporary.write_bytes(b"\xff" * len(content))
     temporary.replace(path)
@@ -284,8 +279,7 @@ for limit in (*range(0, size, 1777), *range(size - 200, size, 13), size - 1, siz
 
 def test_a_writer_killed_at_any_byte_leaves_the_old_file_or_none(path):
     path.with_name("small.holo.old").write_bytes(path.read_bytes())
-    done = subprocess.run([sys.executable, "-c", KILLED, path], check=True, capture_output=True, text=True)
-    lines = done.stdout.splitlines()
+    lines = python("-c", KILLED, path).splitlines()
     assert len(lines) > 100 and set(lines[:-2]) == {"-25 True"} and lines[-2:] == ["0 True"] * 2  # SIGXFSZ
 
 
@@ -299,8 +293,7 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path):
         "except OSError as error: print(error)\n"
         "del w"
     )
-    out = subprocess.run([sys.executable, "-c", program, tmp_path / "x.holo"], capture_output=True, text=True, check=True)
-    assert "cannot be written: File too large" in out.stdout and not list(tmp_path.iterdir())
+    assert "cannot be written: File too large" in python("-c", program, tmp_path / "x.holo") and not list(tmp_path.iterdir())
 
 
 # --- the command line

@@ -3,12 +3,13 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 import textwrap
 
+import checks
 import numpy as np
 import pytest
+from checks import python
 
 import hologram
 from hologram import cli
@@ -80,9 +81,8 @@ def test_texts_come_from_standard_input(monkeypatch, data, mistake):
 
 
 def test_output_is_utf_8_whatever_the_locale():
-    command = [sys.executable, "-m", "hologram", "sigmatics", "eval", "--json", "R+1@mark@c0"]
-    done = subprocess.run(command, env=dict(os.environ, PYTHONIOENCODING="ascii"), capture_output=True, check=True)
-    assert json.loads(done.stdout.decode())["words"][0] == "→ρ[1]"
+    said = python("-m", "hologram", "sigmatics", "eval", "--json", "R+1@mark@c0", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert json.loads(said)["words"][0] == "→ρ[1]"
 
 
 def test_address_and_bytes(data, mistake, run):
@@ -202,7 +202,8 @@ def test_atlas_run_gives_the_launch_a_boundary_pool(data, program, tmp_path):
 def test_atlas_run_reports_mistakes(mistake, program, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(10, np.float32))
     np.save(tmp_path / "d.npy", np.zeros(10))
-    x, sums = f"b0={tmp_path}/x.npy", program(SUMS)
+    x = f"b0={tmp_path}/x.npy"
+    sums = program(SUMS)
     assert "reads buffer 'b1'" in mistake("atlas", "run", sums, "--in", x)["message"]
     assert "s0" in mistake("atlas", "run", sums)["message"]
     assert "no buffer 'b9'" in mistake("atlas", "run", sums, "--in", x, "--out", "b9=o.npy")["message"]
@@ -284,5 +285,4 @@ def test_completion_scripts(run, shell):
     if shell == "bash" and shutil.which("bash"):
         script = f'hologram() {{ "{sys.executable}" -m hologram "$@"; }}\n{out}\n'
         script += 'COMP_WORDS=(hologram sigmatics e); COMP_CWORD=2; _hologram; echo "${COMPREPLY[@]}"'
-        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-        assert done.stdout.split() == ["eval", "explain"]
+        assert checks.run("bash", "-c", script).split() == ["eval", "explain"]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import checks
 import pytest
 
 from hologram import _core
@@ -42,15 +43,11 @@ assert np.array_equal(function(x), first)
 
 
 def run(cache, **environment):
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=os.environ | {"HOLOGRAM_CACHE_DIR": str(cache)} | environment,
-                          capture_output=True, text=True)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return checks.python("-c", PROGRAM, env=os.environ | {"HOLOGRAM_CACHE_DIR": str(cache)} | environment).splitlines()
 
 
 def test_llvm_is_in_the_compiler_alone():
-    here, there = (subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout.count("4llvm")
-                   for path in (LIBRARY, COMPILER))  # fmt: skip
+    here, there = (checks.run("nm", path).count("4llvm") for path in (LIBRARY, COMPILER))
     assert here == 0 and there > 10_000
 
 

@@ -147,7 +147,8 @@ def test_results_lie_in_place_and_in_parts_of_buffers(pair, copied):
     """Other dtypes than float32: over the operand, over a part of it, behind it in one buffer; what is around stays."""
 
     def run(executor, name, numbers, source, target):
-        held, before = executor.from_numpy(X.astype(np.float16)), copied()
+        held = executor.from_numpy(X.astype(np.float16))
+        before = copied()
         returned = getattr(hologram.ops, name)(executor, *[held[a:b] for a, b in source], held[slice(*target)], *numbers)
         assert (copied() - before <= 16).all()
         return np.append(held.to_numpy(copy=True), 0 if returned is None else returned)

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from checks import run
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -40,7 +41,7 @@ def test_wrong_words_are_told(arguments, said):
 
 
 def test_the_makefile_has_them():
-    shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = run("make", "-s", "help", cwd=ROOT)
     assert {"one", "show", "compare", "check", "lines", "hooks", "docs"} <= set(re.findall(r"^  (\w+)", shown, re.M))
 
 
@@ -51,8 +52,7 @@ def test_the_makefile_has_them():
     ("show F=tests/torch/test_cut.py", "test"),
 ])  # fmt: skip
 def test_what_is_installed_is_what_the_command_needs(target, level):
-    done = subprocess.run(["make", "-n", *target.split()], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert f"tools/bootstrap.sh {level} tools/daily.sh" in done.stdout
+    assert f"tools/bootstrap.sh {level} tools/daily.sh" in run("make", "-n", *target.split(), cwd=ROOT)
 
 
 def test_the_tests_that_are_named_exist():
@@ -63,8 +63,7 @@ def test_the_tests_that_are_named_exist():
 
 def test_lines_are_counted_by_one_rule():
     def rows(*folders):
-        command = ["make", "-s", "lines", f"D={' '.join(folders)}"]
-        text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        text = run("make", "-s", "lines", f"D={' '.join(folders)}", cwd=ROOT)
         return {name: int(n.replace(",", "")) for n, name in re.findall(r"^ *([\d,]+) lines in +\d+ files  (\S+)$", text, re.M)}
 
     whole, inside = rows(), rows("tests/cuda")

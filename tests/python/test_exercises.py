@@ -7,10 +7,10 @@ import math
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import checks
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -63,10 +63,7 @@ print(hologram._core.__file__)
 
 
 def run(command, folder, **environment):
-    environment = dict(os.environ, **environment)
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
-    return done.stdout
+    return checks.run(*command, cwd=folder, env=os.environ | environment)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +113,8 @@ def test_the_operator_evaluates_to_its_reference(copy):
         ulp = 2.0 ** (math.frexp(exact)[1] - 24)
         assert abs(y - exact) <= float(bound) * ulp, (x, y, exact)
     torch = pytest.importorskip("torch")
-    xs, ours = torch.tensor([float.fromhex(row[0]) for row in rows]), torch.tensor([float.fromhex(row[1]) for row in rows])
+    xs = torch.tensor([float.fromhex(row[0]) for row in rows])
+    ours = torch.tensor([float.fromhex(row[1]) for row in rows])
     torch.testing.assert_close(ours, torch.sinc(xs), rtol=2e-6, atol=2e-7)
 
 

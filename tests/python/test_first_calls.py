@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from checks import python
 
 import hologram
 from hologram._jit import Jitted
@@ -129,8 +130,7 @@ def test_first_calls_compile_nothing_and_have_the_bits_of_good_kernels(isa, tmp_
     probe = subprocess.run([sys.executable, "-c", "import hologram; hologram._core.shared_runtime(None)"], env=environment)
     if probe.returncode:
         pytest.skip(f"this machine has no {isa}")
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python(__file__, env=environment)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,8 @@ def test_einsum_of_batches():
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_values_that_are_not_finite(dtype):
-    x, line = np.array([np.nan, -np.inf, -4, -0.0, 0.5, 3, np.inf, np.nan], dtype), np.array([-1, 2, 3, np.nan], dtype)
+    x = np.array([np.nan, -np.inf, -4, -0.0, 0.5, 3, np.inf, np.nan], dtype)
+    line = np.array([-1, 2, 3, np.nan], dtype)
     check(lambda x: (np.nan_to_num(x), np.nan_to_num(x, nan=1.5, posinf=2, neginf=-3)), x)
     check(lambda x: (np.isclose(x, x), np.isclose(x, x, equal_nan=True)), x)
     check(lambda x: (np.searchsorted(line, x), np.searchsorted(line, x, "right"), np.digitize(x, EDGES)), x)

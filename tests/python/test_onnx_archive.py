@@ -1,14 +1,13 @@
 # tests/python/test_onnx_archive.py: ONNX models compiled into archives
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 
 import hologram
 import numpy as np
 import pytest
+from checks import python, refuses, same
 
 pytest.importorskip("onnx")
 import onnx  # noqa: E402
@@ -35,11 +34,9 @@ def test_archives_give_the_models_bits(network):
         x = RNG.standard_normal((n, 3, 8, 8)).astype(np.float32)
         want, found = model(x), archive(x)
         assert len(want) == len(found) == 2
-        for a, b in zip(want, found):
-            np.testing.assert_array_equal(a, b)
+        same(want, found)
         np.testing.assert_array_equal(archive(image=x)[0], want[0])
-    with pytest.raises(ValueError, match="size n is 17 .* expected 1 to 16"):
-        archive(np.zeros((17, 3, 8, 8), np.float32))
+    refuses(ValueError, "size n is 17 .* expected 1 to 16", lambda: archive(np.zeros((17, 3, 8, 8), np.float32)))
     assert {"w", "scale", "out"} <= set(archive.tensors)
 
 
@@ -83,8 +80,7 @@ def test_what_one_graph_cannot_hold_is_refused(tmp_path):
     nodes = [helper.make_node("Slice", ["x", "start", "end"], ["y"])]
     constants = {"start": np.array([0]), "end": np.array([5])}
     model = hologram.from_onnx(onnx_models.model(nodes, {"x": ("float32", ["n"])}, ["y"], constants))
-    with pytest.raises(NotImplementedError, match="the model needs another graph .* narrow the ranges"):
-        model.save(tmp_path / "m.holo")
+    refuses(NotImplementedError, "the model needs another graph .* narrow the ranges", lambda: model.save(tmp_path / "m.holo"))
     model.save(tmp_path / "m.holo", {"n": (5, 9)}, isas=())
     x = RNG.standard_normal(7).astype(np.float32)
     np.testing.assert_array_equal(hologram.load(tmp_path / "m.holo")(x), x[:5])
@@ -103,8 +99,7 @@ def test_recurrent_layers_of_open_length_are_loops(kind, gates, tmp_path):
     archive = hologram.load(tmp_path / "m.holo")
     for length, batch in ((5, 3), (40, 2), (1, 1)):
         x = RNG.standard_normal((length, batch, 6)).astype(np.float32)
-        for want, found in zip(model(x), archive(x), strict=True):
-            np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+        same(archive(x), model(x), rtol=1e-5, atol=1e-6)
     nodes[0].input.append("lengths")
     inputs["lengths"] = ("int32", ["batch"])
     with pytest.raises(NotImplementedError, match=f"an archive holds one graph, and onnx.{kind} is computed between graphs"):
@@ -140,22 +135,19 @@ def test_files_that_were_called_are_neither_read_nor_traced_again(old_file):
     second = hologram.from_onnx(old_file)
     assert (second.inputs, second.outputs, repr(second)) == (first.inputs, first.outputs, repr(first))
     for n in (1, 2, 2):
-        for a, b in zip(second(images[n]), want[n], strict=True):
-            np.testing.assert_array_equal(a, b)
+        same(second(images[n]), want[n])
     np.testing.assert_array_equal(second(images[5])[0], first(images[5])[0])
     assert second._reading is None and len(second.reports()) == 2 and second.stats() == {"fallback_ops": {}, "steps": {}}
     assert second(images[5][:0])[0].shape == (0, 5) and second._reading is not None  # no elements: what no archive holds
-    with pytest.raises(ValueError, match="input 'image': expected the shape of image"):
-        hologram.from_onnx(old_file)(images[5][0])
+    refuses(ValueError, "input 'image': expected the shape of image", lambda: hologram.from_onnx(old_file)(images[5][0]))
     assert not hologram.from_onnx(old_file, reproducible=True)._kept.graphs
     code = "import sys, numpy as np, hologram; sys.modules['onnx'] = None; hologram.from_onnx(sys.argv[1])(np.ones((2, 3, 8, 8), 'f4'))"
-    done = subprocess.run([sys.executable, "-c", code, str(old_file)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python("-c", code, old_file)
 
 
 def test_a_process_ends_when_its_archives_are_written(old_file, monkeypatch):
     code = "import sys, numpy as np, hologram; hologram.from_onnx(sys.argv[1])(np.ones((2, 3, 8, 8), 'f4'))"
-    subprocess.run([sys.executable, "-c", code, str(old_file)], check=True)
+    python("-c", code, old_file)
     x, go = np.ones((2, 3, 8, 8), np.float32), threading.Event()
     assert hologram.from_onnx(old_file)._kept.graphs
     write = kept.Kept._write

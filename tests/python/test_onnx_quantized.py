@@ -34,7 +34,8 @@ def pair(name, source, scale, zero):
 def test_linear_layers_between_quantisers_are_products_of_bytes(zero, weight_zero):
     x, w = RNG.standard_normal((32, 64)).astype(np.float32), RNG.standard_normal((64, 48)).astype(np.float32)
     scale, steps = np.float32(0.03), (np.abs(w).max(0) / 100).astype(np.float32)
-    zeros, q = np.full(48, weight_zero), quantised(w, steps, weight_zero, np.int8)
+    zeros = np.full(48, weight_zero)
+    q = quantised(w, steps, weight_zero, np.int8)
     constants = {"scale": scale, "zero": zero, "q": q, "steps": steps, "zeros": zeros, "bias": RNG.standard_normal(48).astype(np.float32)}
     nodes = [
         *pair("a", "x", "scale", "zero"),
@@ -133,7 +134,8 @@ def test_float_models_get_weights_of_few_bits(mode, close, share, tmp_path, caps
 @pytest.mark.parametrize("mode, changed", [("dynamic-int8", "a"), ("static-int8", "ac"), ("weight-int8", "")])
 def test_convolutions_of_float_models_get_bytes_where_these_are_faster(mode, changed):
     """A dense one with a border, one in groups of few numbers, one of other strides, whose windows share less."""
-    shapes, rng = {"a": (32, 8, 3, 3), "b": (32, 1, 3, 3), "c": (32, 32, 3, 3)}, np.random.default_rng(7)
+    shapes = {"a": (32, 8, 3, 3), "b": (32, 1, 3, 3), "c": (32, 32, 3, 3)}
+    rng = np.random.default_rng(7)
     constants = {name: (rng.standard_normal(shape) / np.prod(shape[1:]) ** 0.5).astype(np.float32) for name, shape in shapes.items()}
     constants["bias"] = rng.standard_normal(32).astype(np.float32)
     nodes = [

@@ -52,7 +52,8 @@ def test_functions_are_found_by_numpy_and_by_name():
 
 
 def test_pytorch_finds_the_functions():
-    torch, lowering = pytest.importorskip("torch"), pytest.importorskip("hologram_torch.lowering")
+    torch = pytest.importorskip("torch")
+    lowering = pytest.importorskip("hologram_torch.lowering")
     for name in FUNCTIONS:
         for target in (name, f"special_{name}"):
             packet = getattr(torch.ops.aten, target, None)

@@ -8,7 +8,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def rows_of_source() -> dict:
     text = (ROOT / "src/backend/cpu/processor.cpp").read_text()
     table = text[text.index("constexpr Processor table[]") :]
-    table, rows = table[: table.index("};\n\n")], {}
+    table = table[: table.index("};\n\n")]
+    rows = {}
     for name, numbers in re.findall(r'\{"([a-z0-9-]+)", ([^{]+)', table):
         cells = [c.strip() for c in numbers.rstrip(", ").split(",")]
         rows[name] = [float(c.replace(" * KiB", "")) for c in cells]
@@ -24,12 +25,14 @@ def test_the_page_has_the_librarys_numbers():
     source = rows_of_source()
     assert len(source) >= 10
     page = (ROOT / "docs/processors.md").read_text()
-    table, seen = page[page.index("| name | family, models |") : page.index("- a: as Intel")], set()
+    table = page[page.index("| name | family, models |") : page.index("- a: as Intel")]
+    seen = set()
     for line in table.splitlines()[2:]:
         if not line.startswith("|"):
             continue
         name, _, fma, dots, tile, caches, rates = (cell.strip() for cell in line.strip("|").split("|"))
-        name, tile_numbers = name.strip("`"), (numbers(tile) + [0.0])[:2]
+        name = name.strip("`")
+        tile_numbers = (numbers(tile) + [0.0])[:2]
         assert [*numbers(fma), *numbers(dots), *tile_numbers, *numbers(caches), *numbers(rates)] == source[name], name
         seen.add(name)
     assert seen == set(source)

@@ -1,15 +1,12 @@
 # tests/python/test_releasing.py: tools/release.py holds the changelog and every place of the version together
-import importlib.util
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from checks import load, run
 
 ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("release", ROOT / "tools/release.py")
-release = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(release)
+release = load(ROOT / "tools/release.py")
 
 
 @pytest.fixture
@@ -25,7 +22,7 @@ def test_no_python_file_is_kept_out_of_wheels():
     tomllib, pathspec = pytest.importorskip("tomllib"), pytest.importorskip("pathspec")
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["scikit-build"]
     excluded = pathspec.GitIgnoreSpec.from_lines(settings["sdist"]["exclude"])
-    files = subprocess.run(["git", "ls-files", "python"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    files = run("git", "ls-files", "python", cwd=ROOT).split()
     assert "python/hologram_torch/graph/builder.py" in files
     assert [f for f in files if excluded.match_file(f)] == []
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checks import load, refuses
 
 import hologram
 from hologram.serving import Settings, application, arrays, batching
@@ -171,15 +172,13 @@ def test_waiting_for_others():
     ({"max_wait_ms": -1}, "max_wait_ms: expected milliseconds from 0 on, got -1"),
 ])  # fmt: skip
 def test_settings(settings, words):
-    with pytest.raises(ValueError, match=words):
-        application(MODEL, **settings)
+    refuses(ValueError, words, lambda: application(MODEL, **settings))
 
 
 def test_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastapi", None)
     monkeypatch.delitem(sys.modules, "hologram.serving.app", raising=False)
-    with pytest.raises(ImportError, match=r"package fastapi, .*hologram-compute\[serve\]"):
-        application(MODEL)
+    refuses(ImportError, r"package fastapi, .*hologram-compute\[serve\]", lambda: application(MODEL))
 
 
 def saved(save, *args, **named):
@@ -189,7 +188,8 @@ def saved(save, *args, **named):
 
 
 def test_files_of_numpy_that_are_wrong():
-    two, x = method(None, [("rows", 2), ("rows",)], [("rows",)]), np.float32([[1, 2]])
+    two = method(None, [("rows", 2), ("rows",)], [("rows",)])
+    x = np.float32([[1, 2]])
     for m, body, kind, words in [
         (method(None), b"no file", arrays.NPY, "x0: expected a .npy file"),
         (method(None), saved(np.save, x)[:-1], arrays.NPY, "x0: expected 8 bytes for float32\\[1, 2\\], got 7"),
@@ -199,8 +199,7 @@ def test_files_of_numpy_that_are_wrong():
         (two, saved(np.savez, x0=x, x1=x)[:-30], arrays.NPZ, "expected a .npz file with x0, x1: "),
         (two, saved(np.savez_compressed, x0=x, x1=np.zeros(10**5)), arrays.NPZ, "expected at most 5000 bytes in the .npz file, got 8"),
     ]:  # fmt: skip
-        with pytest.raises(ValueError, match=words):
-            arrays.read(m, body, kind, 5000)
+        refuses(ValueError, words, lambda: arrays.read(m, body, kind, 5000))
     x = np.asfortranarray(np.arange(6, dtype=">i4").reshape(2, 3))
     np.testing.assert_array_equal(arrays.read(method(None), saved(np.save, x), arrays.NPY, 5000)[0], x)
 
@@ -265,7 +264,8 @@ def test_limits():
         until(lambda: calls)
         waiting = threads.submit(client.post, "/predict", json=ONE)
         until(lambda: sample(client, "hologram_queue_length") == 1)
-        gone, body = socket.create_connection((client.base_url.host, client.base_url.port)), json.dumps(ONE).encode()
+        gone = socket.create_connection((client.base_url.host, client.base_url.port))
+        body = json.dumps(ONE).encode()
         gone.sendall(b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
         until(lambda: sample(client, "hologram_queue_length") == 2)
         refused = client.post("/predict", json=ONE)
@@ -384,10 +384,7 @@ def test_the_command():
 @needs_extra
 def test_a_restart_loses_nothing():
     """bench/serving.py's clients ask again when a connection fails; they get every answer, and the right one."""
-    spec = importlib.util.spec_from_file_location("serving", MODEL.parents[1] / "bench" / "serving.py")
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
-    found = bench.soak(500, clients=8)
+    found = load(MODEL.parents[1] / "bench" / "serving.py").soak(500, clients=8)
     assert found.pop("asked again") > 0
     assert found == {"requests": 500, "answered": 500, "wrong": 0, "restarts": 1}
 

@@ -156,7 +156,8 @@ def test_ray_deployment(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.serve", serve)
     monkeypatch.setenv("MODEL", str(MODEL))
-    x, app = np.float32([[1, 2], [3, 4]]), load("ray_app.py").app
+    x = np.float32([[1, 2], [3, 4]])
+    app = load("ray_app.py").app
     answer = app.predict({"input": x.tolist()})
     np.testing.assert_array_equal(np.asarray(answer["result0"], np.float32), expected(x))
 

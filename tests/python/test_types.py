@@ -1,11 +1,11 @@
 # tests/python/test_types.py: the stubs say what the module is, and mypy agrees with the examples
-import importlib.util
 import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
+from checks import load
 
 ROOT = pathlib.Path(__file__).parents[2]
 USER = '''
@@ -47,10 +47,7 @@ def test_users_code_checks_and_mistakes_are_found(tmp_path):
 
 def test_stubs_are_current():
     pytest.importorskip("nanobind.stubgen")
-    spec = importlib.util.spec_from_file_location("stubs", ROOT / "tools/stubs.py")
-    stubs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(stubs)
-    assert stubs.stale() == [], "run tools/stubs.py"
+    assert load(ROOT / "tools/stubs.py").stale() == [], "run tools/stubs.py"
 
 
 def test_public_names_exist():

@@ -2,12 +2,11 @@
 import json
 import os
 import re
-import subprocess
-import sys
 
 import hologram
 import numpy as np
 import pytest
+from checks import python
 
 adapter = pytest.mark.skipif(hologram.device_count("webgpu") == 0, reason="no adapter: install mesa-vulkan-drivers")
 rng = np.random.default_rng(0)
@@ -62,10 +61,7 @@ with hologram.Executor("webgpu") as device:
 @adapter
 @pytest.mark.parametrize("staging", ["on", "off"])
 def test_copies_beside_kernels_leave_the_values(staging):
-    env = {**os.environ, "HOLOGRAM_WEBGPU_STAGING": staging}
-    ran = subprocess.run([sys.executable, "-c", COPIES], capture_output=True, text=True, env=env)
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    right, words = json.loads(ran.stdout)
+    right, words = json.loads(python("-c", COPIES, env=os.environ | {"HOLOGRAM_WEBGPU_STAGING": staging}))
     assert right
     assert "memory of the host: no" in words or staging == "off"
 

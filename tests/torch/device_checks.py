@@ -96,7 +96,8 @@ def check_operators_are_our_kernels_and_others_are_counted():
 def check_other_sizes_compile_nothing_new():
     import hologram_torch
 
-    sizes, before = [(n, n + 3) for n in range(5, 25)], hologram_torch.device.stats()["compiled"]
+    sizes = [(n, n + 3) for n in range(5, 25)]
+    before = hologram_torch.device.stats()["compiled"]
     for shape in sizes:
         x = torch.randn(shape)
         assert torch.allclose(torch.erfinv(x.to(DEVICE).tanh()).cpu(), torch.erfinv(x.tanh()), rtol=1e-4, atol=1e-5)
@@ -187,7 +188,8 @@ def check_numbers_that_change_compile_once():
                 part.div_(n).add_(n - 2, alpha=n / 2)
         return x
 
-    x, before = torch.randn(7), hologram_torch.device.stats()["compiled"]
+    x = torch.randn(7)
+    before = hologram_torch.device.stats()["compiled"]
     mine = x.to(DEVICE)
     left = used("fallback_ops", lambda: steps(mine))
     assert hologram_torch.device.stats()["compiled"] - before <= 2 * 5 * (2 * 5 + 3)

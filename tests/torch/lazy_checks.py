@@ -26,7 +26,8 @@ def fused(work, times=6):
 
 def program(seed, device):
     """A random program of changes in place, views, reads and results that nobody keeps; what it has read, and all that it holds."""
-    draw, make = random.Random(seed), torch.Generator().manual_seed(seed)
+    draw = random.Random(seed)
+    make = torch.Generator().manual_seed(seed)
     held = [torch.randn(4, 6, generator=make).to(device) for _ in range(3)]
     read = []
     pick = lambda: draw.choice(held)
@@ -146,7 +147,8 @@ def check_training_gives_the_same():
             found.append(loss.item())
         return torch.tensor(found)
 
-    before, actual = counts()["fused"], losses(DEVICE)
+    before = counts()["fused"]
+    actual = losses(DEVICE)
     assert counts()["fused"] > before
     with hologram_torch.device.lazy(False):
         once = losses(DEVICE)
@@ -156,7 +158,8 @@ def check_training_gives_the_same():
 def check_memory_stays():
     from hologram_torch.accelerator import tensors
 
-    x, state = there(1 << 18), there(1 << 18)
+    x = there(1 << 18)
+    state = there(1 << 18)
 
     def step():
         nonlocal state

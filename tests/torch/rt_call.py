@@ -59,7 +59,8 @@ def array_of(library, executor, handle, dtype):
 
 def call(path, archive_path, fingerprint, method, inputs, outputs, calls=None):
     library = Library(path)
-    executor, archive = library.made("new_executor_auto"), library.made("archive_open", archive_path.encode(), 0)
+    executor = library.made("new_executor_auto")
+    archive = library.made("archive_open", archive_path.encode(), 0)
     if fingerprint != "-":
         library("archive_trust", archive, fingerprint.encode())
     session = library.made("archive_session", archive) if calls else ctypes.c_uint64(0)

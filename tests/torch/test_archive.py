@@ -1,7 +1,5 @@
 # tests/torch/test_archive.py: models exported to files that run without PyTorch
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import hologram
@@ -12,6 +10,7 @@ import pytest
 import same_memory
 import torch
 from archived import LEVEL
+from checks import python, refuses, same
 from hologram import _core
 from harness import compile_fresh, module, run_eager
 from torch.export import Dim
@@ -42,8 +41,7 @@ def assert_same(actual, expected):
 
 def assert_near(actual, expected, tolerance=2e-5):
     flat, wanted = torch.utils._pytree.tree_leaves(actual), torch.utils._pytree.tree_leaves(arrays(expected))
-    for a, e in zip(flat, wanted, strict=True):
-        np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
+    same(flat, wanted, rtol=tolerance, atol=tolerance)
     assert same_memory.overlaps([bits(a) for a in flat]) == same_memory.overlaps(expected)
 
 
@@ -79,7 +77,8 @@ def test_same_bits_as_the_compiled_model(name, path, tmp_path):
     compiled = compile_fresh(case.module, dynamic=False)
     with torch.no_grad():
         expected = compiled(*case.inputs)
-    result, precompiled = hologram.load(path, trust=False)(*arrays(case.inputs)), hologram.load(path)
+    result = hologram.load(path, trust=False)(*arrays(case.inputs))
+    precompiled = hologram.load(path)
     for a, b in zip(*(torch.utils._pytree.tree_leaves(r) for r in (precompiled(*arrays(case.inputs)), result)), strict=True):
         np.testing.assert_array_equal(bits(a), bits(b))
     assert precompiled.methods["forward"]._made.function().precompiled
@@ -87,7 +86,7 @@ def test_same_bits_as_the_compiled_model(name, path, tmp_path):
     if name not in ("mlp", "bert"):
         return
     np.savez(tmp_path / "in.npz", *arrays(case.inputs))
-    subprocess.run([sys.executable, "-c", WITHOUT_TORCH, path, tmp_path / "in.npz", tmp_path / "out.npz"], check=True)
+    python("-c", WITHOUT_TORCH, path, tmp_path / "in.npz", tmp_path / "out.npz")
     with np.load(tmp_path / "out.npz") as results:
         assert_same([results[key] for key in results.files], expected)
 
@@ -95,7 +94,8 @@ def test_same_bits_as_the_compiled_model(name, path, tmp_path):
 @pytest.mark.parametrize("name", ["mlp", "bert", "llama", "resnet"])
 def test_sizes_that_calls_choose(name, path):
     case = ZOO[name]()
-    dims, shapes = {size: Dim(size, min=1, max=4096) for size in case.dynamic}, [{} for _ in case.inputs]
+    dims = {size: Dim(size, min=1, max=4096) for size in case.dynamic}
+    shapes = [{} for _ in case.inputs]
     for size, places in case.dynamic.items():
         for index, dim in places:
             shapes[index][dim] = dims[size]
@@ -160,8 +160,7 @@ def test_wrong_arguments_are_named(call, error, words, path):
 
     shapes = {"x": {0: Dim("batch", min=2, max=64)}, "n": None}
     hologram_torch.export(Model(), (torch.randn(5, 4), 2), path, dynamic_shapes=shapes, isas=())
-    with pytest.raises(error, match=words):
-        call(hologram.load(path))
+    refuses(error, words, lambda: call(hologram.load(path)))
 
 
 def test_errors_of_values_name_the_operator_and_where_they_can_the_index(path):
@@ -200,8 +199,7 @@ def test_sessions_have_state_of_their_own(path):
     methods = {"add": {"args": (x,)}, "peek": {"args": (x,), "function": "peek"}}
     assert hologram_torch.export(Counter(), path=path, methods=methods, isas=()).state == ("total",)
     loaded = hologram.load(path)
-    with pytest.raises(ValueError, match="session"):
-        loaded.methods["add"](x.numpy())
+    refuses(ValueError, "session", lambda: loaded.methods["add"](x.numpy()))
     first, second = loaded.session(), loaded.session()
     for calls in (1, 2, 3):
         np.testing.assert_array_equal(first.methods["add"](x.numpy()), 2 * calls * x.numpy())
@@ -285,8 +283,7 @@ def test_operators_without_a_kernel_are_named(path):
             return torch.linalg.svdvals(x)
 
     path.write_bytes(b"what was there")
-    with pytest.raises(NotImplementedError, match="svd"):
-        hologram_torch.export(Model(), (torch.randn(3, 3),), path, isas=())
+    refuses(NotImplementedError, "svd", lambda: hologram_torch.export(Model(), (torch.randn(3, 3),), path, isas=()))
     assert path.read_bytes() == b"what was there" and [p.name for p in path.parent.iterdir()] == [path.name]
 
 
@@ -307,8 +304,7 @@ def test_operators_without_a_kernel_are_named(path):
 )
 def test_wrong_exports_are_refused(arguments, error, words, path):
     given = {"model": torch.nn.Linear(3, 2), "args": (torch.zeros(2, 3),), "path": path, **arguments}
-    with pytest.raises(error, match=words):
-        hologram_torch.export(given.pop("model"), given.pop("args"), given.pop("path"), **given)
+    refuses(error, words, lambda: hologram_torch.export(given.pop("model"), given.pop("args"), given.pop("path"), **given))
 
 
 def test_servers_pad_as_the_export_says(path):
@@ -330,8 +326,7 @@ def test_servers_pad_as_the_export_says(path):
     assert len({served.kind(arrays) for arrays in given}) == 1
     served._calls[True] = 100  # checked no more: these are the joined call's answers
     for arrays, answer in zip(given, served.run(given), strict=True):
-        for got, wanted in zip(answer, method.flat(arrays), strict=True):
-            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+        same(answer, method.flat(arrays), rtol=1e-5, atol=1e-6)
 
 
 def test_tied_weights_are_stored_once(path):
@@ -348,7 +343,8 @@ def test_replaced_weights_are_what_calls_read(path, trust):
     first, second, x = net(), net(), normal(3, 128)
     hologram_torch.export(first, (x,), path, isas=[LEVEL])
     model, other = hologram.load(path, trust=trust), hologram.load(path, trust=trust)
-    before, weights = model(x.numpy()), {name: t.numpy() for name, t in second.state_dict().items()}
+    before = model(x.numpy())
+    weights = {name: t.numpy() for name, t in second.state_dict().items()}
     mixed = torch.nn.Sequential(second[0], first[1], first[2])
     for expected, names in ((mixed, ("0.weight", "0.bias")), (second, ("2.weight", "2.bias"))):
         for name in names:
@@ -400,17 +396,13 @@ def test_bfloat16_with_numpy_alone(path, tmp_path):
     methods = {"forward": {"args": (x,)}, "total": {"args": (x,), "function": "total"}}
     hologram_torch.export(model, path=path, methods=methods, isas=())
     np.save(tmp_path / "in.npy", arrays(x))
-    command = [sys.executable, "-c", WITHOUT_ML_DTYPES, path, tmp_path / "in.npy", tmp_path / "bits.npy"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python("-c", WITHOUT_ML_DTYPES, path, tmp_path / "in.npy", tmp_path / "bits.npy")
     assert_same(np.load(tmp_path / "bits.npy"), compile_and_call(model, x))
-    with pytest.raises(ValueError, match='"ml_dtypes", "float32" or "uint16", not \'float16\''):
-        hologram.load(path, bfloat16="float16")
+    refuses(ValueError, '"ml_dtypes", "float32" or "uint16", not \'float16\'', lambda: hologram.load(path, bfloat16="float16"))
     ml_dtypes = pytest.importorskip("ml_dtypes")
     assert hologram.load(path)(arrays(x)).dtype == ml_dtypes.bfloat16
     np.save(tmp_path / "in.npy", arrays(x).view(ml_dtypes.bfloat16))  # NumPy writes it as two bytes without a meaning
-    run = [sys.executable, "-m", "hologram", "run", path, tmp_path / "in.npy", "-o", tmp_path / "out.npy"]
-    subprocess.run(run, check=True, stdout=subprocess.PIPE)
+    python("-m", "hologram", "run", path, tmp_path / "in.npy", "-o", tmp_path / "out.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), hologram.load(path, bfloat16="float32")(arrays(x)))
 
 
@@ -423,12 +415,9 @@ def test_wrong_replacements_are_refused(path):
     hologram_torch.export(torch.nn.Linear(3, 2), (torch.zeros(2, 3),), path, isas=())
     model = hologram.load(path)
     before = model(np.ones((2, 3), np.float32))
-    with pytest.raises(KeyError, match="nothing"):
-        model.replace("nothing", np.zeros((2, 3), np.float32))
-    with pytest.raises(ValueError, match=r'"weight" is f32\[2, 3\], got f32\[3, 2\]'):
-        model.replace("weight", np.zeros((3, 2), np.float32))
-    with pytest.raises(ValueError, match=r"got f64\[2, 3\]"):
-        model.replace("weight", np.zeros((2, 3)))
+    refuses(KeyError, "nothing", lambda: model.replace("nothing", np.zeros((2, 3), np.float32)))
+    refuses(ValueError, r'"weight" is f32\[2, 3\], got f32\[3, 2\]', lambda: model.replace("weight", np.zeros((3, 2), np.float32)))
+    refuses(ValueError, r"got f64\[2, 3\]", lambda: model.replace("weight", np.zeros((2, 3))))
     np.testing.assert_array_equal(model(np.ones((2, 3), np.float32)), before)
     model.replace("weight", np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)))
     model.replace("bias", np.zeros(2, np.float32))
@@ -444,7 +433,7 @@ def test_info_is_plain_data(path):
 
 def test_the_example_for_c_is_what_the_python_example_writes(tmp_path):
     root = Path(__file__).resolve().parents[2] / "examples"
-    subprocess.run([sys.executable, root / "python" / "export_model.py"], cwd=tmp_path, check=True, capture_output=True)
+    python(root / "python" / "export_model.py", cwd=tmp_path)
     written, kept = hologram.load(tmp_path / "model.holo"), hologram.load(root / "model.holo")
     assert written.methods["forward"].inputs == kept.methods["forward"].inputs
     assert written._native.graph("forward") == kept._native.graph("forward")

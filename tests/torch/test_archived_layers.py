@@ -1,6 +1,4 @@
 # tests/torch/test_archived_layers.py: nn.LSTM, nn.GRU and nn.RNN in archives, for every length
-import subprocess
-import sys
 
 import hologram
 import hologram_torch
@@ -8,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from archived import LEVEL
+from checks import python
 from harness import compile_fresh, module
 from test_archive import WITHOUT_TORCH, arrays, assert_near, assert_same
 from test_recurrent import LAYERS, hidden, make, normal
@@ -82,11 +81,10 @@ def test_a_model_around_the_layers_without_pytorch_and_in_the_shell(path, tmp_pa
     ids = torch.arange(24).reshape(2, 12)
     (expected,) = compiled_calls(model, [(ids,)])
     np.savez(tmp_path / "in.npz", ids=ids.numpy())
-    subprocess.run([sys.executable, "-c", WITHOUT_TORCH, path, tmp_path / "in.npz", tmp_path / "out.npz"], check=True)
+    python("-c", WITHOUT_TORCH, path, tmp_path / "in.npz", tmp_path / "out.npz")
     with np.load(tmp_path / "out.npz") as results:
         assert_same(results[results.files[0]], expected)
-    command = [sys.executable, "-m", "hologram", "run", path, tmp_path / "in.npz", "-o", tmp_path / "out.npy"]
-    subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    python("-m", "hologram", "run", path, tmp_path / "in.npz", "-o", tmp_path / "out.npy")
     assert_same(np.load(tmp_path / "out.npy"), expected)
     (said, results) = call_rt(tmp_path, path, report.fingerprint, [ids.numpy()])
     assert said["error"] is None

@@ -182,7 +182,8 @@ def test_eager_flash_operators_are_native():
 def test_encoder_layer(mask, norm_first):
     """In eval mode eager runs the layer as one operator."""
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=norm_first).eval()
-    x, options = normal(2, 6, 32), {}
+    x = normal(2, 6, 32)
+    options = {}
     if mask == "padding":
         options["src_key_padding_mask"] = torch.arange(6) >= torch.tensor([[6], [4]])
     if mask == "causal":
@@ -333,7 +334,8 @@ def test_bfloat16_scores_far_apart():
     def attention(q, k, v, mask):
         return F.scaled_dot_product_attention(q, k, v, mask)
 
-    actual, expected = compile_fresh(attention)(q, k, v, mask), attention(*(x.double() for x in (q, k, v, mask)))
+    actual = compile_fresh(attention)(q, k, v, mask)
+    expected = attention(*(x.double() for x in (q, k, v, mask)))
     assert torch.equal(actual.isnan(), expected.isnan())
     finite = ~expected.isnan()
     assert finite.any() and not finite.all()

@@ -1,22 +1,19 @@
 # tests/torch/test_bench_cuda.py: the benchmark of GPUs runs over the emulator, and its bars say what they should
-import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import fake_cuda
 import pytest
+from checks import load, python
 from harness import BACKEND
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.append(str(BENCH))
 import cuda_cases  # noqa: E402
 
-_named = importlib.util.spec_from_file_location("bench_cuda", BENCH / "cuda.py")  # `cuda` is a package's name
-cuda = importlib.util.module_from_spec(_named)
-_named.loader.exec_module(cuda)
+cuda = load(BENCH / "cuda.py", "bench_cuda")  # `cuda` is a package's name
 
 
 def test_the_bars_of_a_gpu_are_held_against_the_best_of_ours():
@@ -39,9 +36,8 @@ def test_the_bars_of_a_gpu_are_held_against_the_best_of_ours():
 def test_a_case_of_a_gpu_runs_over_the_emulator(tmp_path):
     if BACKEND != "hologram" or not os.path.exists(fake_cuda.LIBRARY):
         pytest.skip("no emulator in this build")
-    command = [sys.executable, cuda.__file__, "--dry", "--cases", "product 1024", "--peers", "eager,hologram", "--out", str(tmp_path)]
-    done = subprocess.run(command, env={**os.environ, "HOLOGRAM_CUDA_DRIVER": fake_cuda.LIBRARY}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    arguments = ["--dry", "--cases", "product 1024", "--peers", "eager,hologram", "--out", tmp_path]
+    python(cuda.__file__, *arguments, env=os.environ | {"HOLOGRAM_CUDA_DRIVER": fake_cuda.LIBRARY})
     found = json.loads((tmp_path / "cuda.json").read_text())["cases"]
     entries = found["product 1024"]
     assert entries["hologram"]["host_runs"] == 0 and entries["hologram"]["same"] and not entries["hologram"]["wrong"]

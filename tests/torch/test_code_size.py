@@ -97,7 +97,8 @@ def test_models_compile_within_a_second(name):
     start = time.process_time()
     for executable in executables:
         executable.dump("asm")
-    seconds, stages = time.process_time() - start, backend_stats()["compile_ms"]
+    seconds = time.process_time() - start
+    stages = backend_stats()["compile_ms"]
     assert seconds + (stages["canon"] + stages["schedule"] + stages["trace"]) / 1e3 < 3
     assert longest(executables) <= MOST
 

@@ -110,7 +110,8 @@ OVERLAPPED = {
 @pytest.mark.parametrize("name", OVERLAPPED)
 def test_operands_live_until_the_wait(name, dynamic):
     def function(x):
-        pending, y = OVERLAPPED[name](x), busy(x)
+        pending = OVERLAPPED[name](x)
+        y = busy(x)
         return sum(collective.wait_tensor(p) for p in pending) + 1, y
 
     compiled = compile_fresh(function, fullgraph=True, dynamic=dynamic)
@@ -123,12 +124,14 @@ def test_operands_live_until_the_wait(name, dynamic):
 
 
 def early_and_late(x):
-    y, out = note(x + 1, "work"), collective.wait_tensor(gather(x * 2)) * 2
+    y = note(x + 1, "work")
+    out = collective.wait_tensor(gather(x * 2)) * 2
     return out, note(y * 2, "more work")
 
 
 def in_order(x):
-    first, second = gather(note(x.exp(), "first")), gather(x + 1)
+    first = gather(note(x.exp(), "first"))
+    second = gather(x + 1)
     return collective.wait_tensor(second), collective.wait_tensor(first)
 
 
@@ -165,7 +168,8 @@ def test_an_argument_is_written_after_the_wait():
 
 
 def test_one_that_nobody_waits_for_in_the_graph():
-    compiled, x = compile_fresh(lambda x: (gather(x * 2), busy(x)), fullgraph=True), torch.randn(48, 48)
+    compiled = compile_fresh(lambda x: (gather(x * 2), busy(x)), fullgraph=True)
+    x = torch.randn(48, 48)
     with torch.no_grad():
         pending, _ = compiled(x)
         compiled(x + 1)

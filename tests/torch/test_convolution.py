@@ -42,7 +42,8 @@ def steps_of(profile) -> list:
 @st.composite
 def convolutions(draw):
     """Arguments of a convolution of one to three axes and the shapes of its operands."""
-    rank, groups = draw(st.sampled_from([1, 2, 2, 2, 3])), draw(st.sampled_from([1, 1, 2, 4]))
+    rank = draw(st.sampled_from([1, 2, 2, 2, 3]))
+    groups = draw(st.sampled_from([1, 1, 2, 4]))
     per_axis = lambda low, high: [draw(st.integers(low, high)) for _ in range(rank)]  # noqa: E731
     into, out = groups * draw(st.integers(1, 6)), groups * draw(st.integers(1, 20))
     kernel, stride, dilation = per_axis(1, 4), per_axis(1, 3), per_axis(1, 2)
@@ -140,13 +141,15 @@ def test_transposed_with_strides(kernel, stride, padding, more, size, last, out)
     """One product for all kinds of pixels where they have as many taps or few results; its result may leave as planes."""
     rank = len(size)
     layer = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)[rank - 1]
-    layer, x = layer(20, out, kernel, stride, padding, more), laid(2, 20, *size, last=last)
+    layer = layer(20, out, kernel, stride, padding, more)
+    x = laid(2, 20, *size, last=last)
     native(layer, x, truth=copy.deepcopy(layer).double())
     x[0, 3, -1] = float("inf")  # reaches what reads it, not its neighbours
     with torch.no_grad():
         expected, got = layer(x), compile_fresh(layer, dynamic=False)(x)
     assert torch.equal(got.isfinite(), expected.isfinite())
-    kernels, uneven = hologram_torch.explain(layer, x).graphs[0].kernels(), kernel in (6, 7) and out > 4
+    kernels = hologram_torch.explain(layer, x).graphs[0].kernels()
+    uneven = kernel in (6, 7) and out > 4
     assert (len([k for k in kernels if "dot" in k["name"]]) == 1) != uneven
     if last and out == 24 and (kernel, padding) == (4, 1):
         assert len(kernels) == 1  # which puts the kinds where they belong
@@ -257,7 +260,8 @@ def test_a_bias_is_added_before_16_bit_results_are_rounded(kind):
         "patches": torch.nn.ConvTranspose2d(8, 16, 2, stride=2),
     }[kind].bfloat16().requires_grad_(False)
     x = normal(2, 8, 12, 12, dtype=torch.bfloat16)
-    got, exact = compile_fresh(layer)(x), layer.double()(x.double()).bfloat16()
+    got = compile_fresh(layer)(x)
+    exact = layer.double()(x.double()).bfloat16()
     assert (got != exact).double().mean() < 0.01  # what float32 sums next to a halfway case change
 
 
@@ -266,7 +270,8 @@ def test_a_bias_is_added_before_16_bit_results_are_rounded(kind):
 def test_square_windows_with_kept_weights(into, out, height, width, channels_last):
     layer = torch.nn.Conv2d(into, out, 3, padding=1)
     model = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(out), torch.nn.ReLU()).eval()
-    compiled, x = compile_fresh(model, dynamic=False), laid(2, into, height, width, last=channels_last)
+    compiled = compile_fresh(model, dynamic=False)
+    x = laid(2, into, height, width, last=channels_last)
 
     def check():
         exact = copy.deepcopy(model).double()(x.double())
@@ -311,7 +316,8 @@ def test_saved_activations_lie_channels_last():
 def test_kinds_of_pixels_are_joined_apart_from_sums(size):
     """The image's gradient of a strided depthwise convolution, which batch norm's gradient sums and reads again."""
     layers = [torch.nn.BatchNorm2d(16), torch.nn.ReLU6(), torch.nn.Conv2d(16, 16, 3, 2, 1, groups=16, bias=False)]
-    model, x = torch.nn.Sequential(*layers), laid(2, 16, size, size, last=True)
+    model = torch.nn.Sequential(*layers)
+    x = laid(2, 16, size, size, last=True)
 
     def gradients(f):
         image = x.clone().requires_grad_()
@@ -324,8 +330,7 @@ def test_kinds_of_pixels_are_joined_apart_from_sums(size):
         got = gradients(compiled)
     (joined,) = [s["operations"] for s in steps_of(profile) if "concat" in str(s["operations"])]
     assert "reduce" not in str(joined) and "dot_general" in str(joined)
-    for a, b in zip(got, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
 POOLS = {

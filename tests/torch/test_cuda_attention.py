@@ -26,7 +26,8 @@ def test_gradients_of_attention_are_one_kernel_on_the_gpu(gpu, dtype, tolerance,
     call = compiler.compile_graph(graph, "inference", Options(native_products=True), ())
     hologram_torch.reset_stats()
     before = hologram_torch.stats()["host_runs"]
-    found, wanted = call([gpu.tensor(x) for x in (q, k, v, g)]), step(*(x.double() for x in (q, k, v, g)))
+    found = call([gpu.tensor(x) for x in (q, k, v, g)])
+    wanted = step(*(x.double() for x in (q, k, v, g)))
     for result, right in zip(found, wanted, strict=True):
         torch.testing.assert_close(result.cpu().double(), right, rtol=tolerance, atol=tolerance)
     stats = hologram_torch.stats()

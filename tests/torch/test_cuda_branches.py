@@ -10,7 +10,8 @@ COUNTS = ("graphs", "launches", "edges", "roots")
 
 def counted(gpu, run):  # noqa: F811
     """What run() gives, and how much of each it took."""
-    before, out = [gpu.count(what) for what in COUNTS], run()
+    before = [gpu.count(what) for what in COUNTS]
+    out = run()
     return out, {what: gpu.count(what) - b for what, b in zip(COUNTS, before, strict=True)}
 
 

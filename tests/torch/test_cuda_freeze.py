@@ -66,8 +66,10 @@ def right(result, weight, x):
 
 def test_a_frozen_model_keeps_what_depends_on_its_weights_on_the_device(gpu, there):  # noqa: F811
     w, x = torch.randn(8), torch.randn(4, 8)
-    model, before = on_gpu(there, w), gpu.count("launches")
-    call, launches = hologram_torch.freeze(model, (there(x),)), [gpu.count("launches") - before]
+    model = on_gpu(there, w)
+    before = gpu.count("launches")
+    call = hologram_torch.freeze(model, (there(x),))
+    launches = [gpu.count("launches") - before]
     with torch.no_grad():
         for written in (False, False, True, False):
             x = torch.randn(4, 8)  # at another address
@@ -84,7 +86,8 @@ def test_a_frozen_model_keeps_what_depends_on_its_weights_on_the_device(gpu, the
 def test_a_weight_that_others_hold_is_kept_once_they_are_known(gpu, there):  # noqa: F811
     w, x = torch.randn(8), torch.randn(4, 8)
     model = on_gpu(there, w)
-    alias, call = model.weight.data, hologram_torch.freeze(model, (there(x),))
+    alias = model.weight.data
+    call = hologram_torch.freeze(model, (there(x),))
     launches, array = [], None
     with torch.no_grad():
         for written in (False, False, True, False, None, None):

@@ -48,7 +48,8 @@ def test_models_of_the_zoo_run_nothing_on_the_host(gpu, name):  # noqa: F811
             graph = traced(run, *operands)
         call = compiler.compile_graph(graph, "inference", Options(native_products=True), ())
         hologram_torch.reset_stats()
-        before, found = hologram_torch.stats()["host_runs"], call([gpu.tensor(x) for x in operands])
+        before = hologram_torch.stats()["host_runs"]
+        found = call([gpu.tensor(x) for x in operands])
     for result, right in zip(found, wanted):
         torch.testing.assert_close(result.cpu(), right, rtol=2e-4, atol=2e-4)
     stats = hologram_torch.stats()

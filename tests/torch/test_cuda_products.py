@@ -1,6 +1,5 @@
 # tests/torch/test_cuda_products.py: products on GPUs: from archives by warpgroups, and with what follows on their rows
 import os
-import subprocess
 import sys
 
 import fake_cuda
@@ -8,6 +7,7 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
+from checks import python
 from hologram_torch import compiler, counters, owners, runtimes
 from hologram_torch.options import Options
 from test_cuda import gpu, traced  # noqa: F401  (a fixture)
@@ -33,15 +33,14 @@ print(driver.fakecuda_count(b"maps"), driver.fakecuda_count(b"launches"))
 @pytest.mark.parametrize("dtype, launches", [(torch.bfloat16, 2), (torch.float32, 3)])
 def test_products_of_an_archive_run_by_warpgroups(tmp_path, dtype, launches):
     """Maps are encoded at the first call alone; of float32 the weights are split before, once."""
-    model, x = torch.nn.Sequential(torch.nn.Linear(136, 264), torch.nn.GELU()).to(dtype).eval(), torch.randn(136, 136).to(dtype)
+    model = torch.nn.Sequential(torch.nn.Linear(136, 264), torch.nn.GELU()).to(dtype).eval()
+    x = torch.randn(136, 136).to(dtype)
     path, inputs, outputs = (str(tmp_path / name) for name in ("model.holo", "x.npy", "y.npy"))
     hologram_torch.export(model, (x,), path, isas=())
     np.save(inputs, (x.view(torch.uint16) if dtype == torch.bfloat16 else x).numpy())
     environment = {**os.environ, "HOLOGRAM_CUDA_DRIVER": fake_cuda.LIBRARY, "HOLOGRAM_CUDA_ASSEMBLER": "driver"}
-    command = [sys.executable, "-c", ON_HOPPER, fake_cuda.LIBRARY, path, inputs, outputs]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["2", str(launches)]
+    said = python("-c", ON_HOPPER, fake_cuda.LIBRARY, path, inputs, outputs, env=environment, timeout=300)
+    assert said.split() == ["2", str(launches)]
     found = torch.from_numpy(np.load(outputs))
     found = found.view(torch.bfloat16) if dtype == torch.bfloat16 else found
     with torch.no_grad():
@@ -65,7 +64,8 @@ def test_whose_products_of_cuda_tensors_are_and_why(monkeypatch):
     assert chosen() == [f"own ({asked})"] * 4 and chosen(native_products=False) == [f"pytorch ({asked})"] * 4
     monkeypatch.delenv("HOLOGRAM_CUDA_PRODUCTS")
     with FakeTensorMode():
-        on_gpu, given = [torch.nn.Linear(2, 2, device="cuda"), torch.nn.ReLU()], [(), (torch.empty(2, device="cuda"),)]
+        on_gpu = [torch.nn.Linear(2, 2, device="cuda"), torch.nn.ReLU()]
+        given = [(), (torch.empty(2, device="cuda"),)]
     assert explain._products(torch.nn.Linear(2, 2), (torch.ones(2),), Options()) == {}
     for model, inputs in zip(on_gpu, given):
         text = str(explain.Explanation([], {}, explain._products(model, inputs, Options(native_products=True))))

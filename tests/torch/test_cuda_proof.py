@@ -141,9 +141,7 @@ def test_a_fault_and_a_hang_take_nothing_along(packed, tmp_path):
 
 # --- from the tree --------------------------------------------------------------------------------
 def test_every_stage_runs_over_the_emulator(tmp_path, monkeypatch):
-    command = [sys.executable, FOLDER / "shot.py", "go", "--dry", "--build", BUILD, "--out", tmp_path, "--jobs", "2", "--minutes", "30"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    python(FOLDER / "shot.py", "go", "--dry", "--build", BUILD, "--out", tmp_path, "--jobs", "2", "--minutes", "30")
     found = lines_of(tmp_path / "results.jsonl")
     stages = {"first", "tiles", "wide", "attention", "torch", "models", "corpus", "functions", "operators", "timings"}
     assert {line["stage"] for line in found} - {"sanitizer"} == stages and all(line["state"] == "passed" for line in found)

@@ -45,7 +45,8 @@ def agree(function, *calls, left=(), dynamic=None):
 # --- sizes that are data
 def experts(x):
     """A mixture of two experts, as models write it."""
-    chosen, out = (x[:, :2] @ x.new_ones(2, 2)).argmax(-1), torch.zeros_like(x)
+    chosen = (x[:, :2] @ x.new_ones(2, 2)).argmax(-1)
+    out = torch.zeros_like(x)
     for number in range(2):
         rows = torch.where(chosen == number)[0]
         out = out.index_add(0, rows, torch.tanh(x[rows]) * (number + 1))

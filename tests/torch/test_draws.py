@@ -106,7 +106,8 @@ def test_what_eager_refuses_is_refused(draw):
 
 def test_masks_as_mkl_draws_them():
     """What viRngBernoulli of MKL 2026.2 gave for the generator's first number, and the sequence by its definition."""
-    state, found = torch.Generator().manual_seed(5).get_state(), torch.empty(64, dtype=torch.bool)
+    state = torch.Generator().manual_seed(5).get_state()
+    found = torch.empty(64, dtype=torch.bool)
     _core.draw("mcg31", "b8", state.data_ptr(), state.numel(), found.data_ptr(), 64, 0.3)
     assert "".join(map(str, found.int().tolist())) == "0000100010001001100000000000100001010011100000000100110100001000"
     for n, p in ((1, 0.5), (33, 1.0), (2000, 0.7), (2000, 1e-3)):

@@ -100,7 +100,8 @@ def test_draws_are_those_of_the_archive(model, archive):
     drawn = [hologram.generate(archive, PROMPT[0].numpy(), seed=seed, **choices) for seed in (1, 1, 2)]
     assert np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[0], drawn[2])
     logits, numbers = torch.randn(1, 99, generator=torch.Generator().manual_seed(2)), np.random.default_rng(3).random((40, 1), np.float32)
-    arrays, session = (np.float32(1.5), np.int64(20), np.float32(0.9)), archive.session()
+    arrays = np.float32(1.5), np.int64(20), np.float32(0.9)
+    session = archive.session()
     for uniform in numbers:
         wanted = Steps.sample(None, logits, *map(torch.tensor, arrays), torch.from_numpy(uniform))
         np.testing.assert_array_equal(session.methods["sample"](logits.numpy(), *arrays, uniform), wanted.numpy())
@@ -116,8 +117,10 @@ def test_draws_are_distributed_as_transformers_says(temperature, top_k, top_p):
     logits = torch.randn(1, 12, generator=torch.Generator().manual_seed(4)) * 2
     kept = TemperatureLogitsWarper(temperature)(None, logits)
     kept = TopKLogitsWarper(top_k)(None, kept) if top_k else kept
-    wanted, count = torch.softmax(TopPLogitsWarper(top_p)(None, kept) if top_p < 1 else kept, -1)[0], 4000
-    uniform, scalars = (torch.arange(count) / count).float(), (torch.tensor(temperature), torch.tensor(top_k), torch.tensor(top_p))
+    wanted = torch.softmax(TopPLogitsWarper(top_p)(None, kept) if top_p < 1 else kept, -1)[0]
+    count = 4000
+    uniform = (torch.arange(count) / count).float()
+    scalars = torch.tensor(temperature), torch.tensor(top_k), torch.tensor(top_p)
     drawn = Steps.sample(None, logits.expand(count, 12), *scalars, uniform)[:, 0]
     torch.testing.assert_close(torch.bincount(drawn, minlength=12) / count, wanted, atol=2 / count, rtol=0)
     last = torch.tensor([1 - 2**-24])
@@ -139,7 +142,8 @@ def test_a_module_with_its_own_cache():
     """As gpt-fast's: forward(ids, positions) writes into its buffers."""
     from zoo import Gpt2Cached
 
-    model, ids = Gpt2Cached(layers=1).eval(), torch.randint(0, 199, (1, 5))
+    model = Gpt2Cached(layers=1).eval()
+    ids = torch.randint(0, 199, (1, 5))
     expected, own = ids, copy.deepcopy(model)
     with torch.no_grad():
         for _ in range(6):
@@ -189,7 +193,8 @@ async def _asked(path, talk, **settings):
     """What talk(client, service) does with an application that runs."""
     from hologram.serving import application
 
-    httpx, app = pytest.importorskip("httpx"), application(path, **settings)
+    httpx = pytest.importorskip("httpx")
+    app = application(path, **settings)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://server", timeout=60) as client:

@@ -6,7 +6,8 @@ import pytest
 import torch
 from harness import check, compile_fresh
 
-X, ROW = torch.arange(12.0).reshape(4, 3), torch.ones(1, 3)
+X = torch.arange(12.0).reshape(4, 3)
+ROW = torch.ones(1, 3)
 
 OPERATORS = {  # that take an index along axis 0 of X
     "index": lambda x, i: x[i],

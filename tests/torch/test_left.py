@@ -1,8 +1,6 @@
 # tests/torch/test_left.py: archives whose operators without a kernel stay with PyTorch
 import json
 import os
-import subprocess
-import sys
 
 import forks
 import hologram
@@ -10,6 +8,7 @@ import hologram_torch
 import numpy as np
 import pytest
 import torch
+from checks import python, refuses, same
 from harness import compile_fresh, module
 from torch.export import Dim
 
@@ -48,8 +47,7 @@ def test_gives_the_bits_of_torch_compile(exported):
             np.testing.assert_array_equal(got, wanted.numpy())
     first = [r.copy() for r in results]
     archive(normal(4, 8, 6, seed=9).numpy())
-    for kept, now in zip(first, results):
-        np.testing.assert_array_equal(kept, now, err_msg="a later call wrote into results of an earlier one")
+    same(first, results, err_msg="a later call wrote into results of an earlier one")
 
 
 @torch.library.custom_op("left_test::keep", mutates_args=())
@@ -88,8 +86,7 @@ def test_a_method_whose_sizes_are_data_runs_step_by_step(tmp_path):
         for got, wanted in zip((found["rows"], *found["nested"]), (expected["rows"], *expected["nested"]), strict=True):
             np.testing.assert_array_equal(got, wanted.detach().float().numpy())
     assert not any(np.shares_memory(a, b) for i, a in enumerate(found["nested"]) for b in found["nested"][:i])
-    with pytest.raises(ValueError, match=r'input "x": size batch is 1'):
-        archive(normal(1, 3).numpy(), same.numpy())
+    refuses(ValueError, r'input "x": size batch is 1', lambda: archive(normal(1, 3).numpy(), same.numpy()))
     archive.replace("linear.bias", np.zeros(3, np.float32))
     archive.replace("linear.weight", np.zeros((3, 3), np.float32))
     assert not archive(x.numpy(), same.numpy())["rows"].any()
@@ -113,8 +110,7 @@ def test_runs_where_it_is_trusted(exported):
     with pytest.raises(hologram.HologramError, match=r"calls operators of PyTorch \(aten::linalg_.*trusted archives only"):
         hologram.load(path, trust=False)(x)
     assert hologram.load(path, fingerprint=report.fingerprint)(x)[0].shape == (3, 6, 6)
-    with pytest.raises(NotImplementedError, match="backend null runs none of the operators"):
-        hologram.load(path, backend="null", trust=True)(x)
+    refuses(NotImplementedError, "backend null runs none of the operators", lambda: hologram.load(path, backend="null", trust=True)(x))
 
 
 def test_says_what_is_missing(exported):
@@ -125,10 +121,8 @@ def test_says_what_is_missing(exported):
         "try: hologram.load(sys.argv[1], trust=True)(np.zeros((3, 8, 6), np.float32))\n"
         "except NotImplementedError as error: print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
-    assert "calls operators of PyTorch (aten::linalg_cholesky_ex" in said.stdout, said.stderr
-    command = [sys.executable, "-m", "hologram", "archive", "info", path, "--json"]
-    info = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert "calls operators of PyTorch (aten::linalg_cholesky_ex" in python("-c", program, path)
+    info = json.loads(python("-m", "hologram", "archive", "info", path, "--json"))
     assert info["methods"]["forward"]["left"] == list(report.left)
 
 
@@ -141,8 +135,7 @@ def test_errors_of_operators_are_theirs(tmp_path):
     hologram_torch.export(Factor(), (torch.eye(3),), path, allow_torch=True)
     archive = hologram.load(path)
     np.testing.assert_array_equal(archive(4 * np.eye(3, dtype=np.float32)), 2 * np.eye(3, dtype=np.float32) + 1)
-    with pytest.raises(RuntimeError, match="positive-definite"):
-        archive(-np.eye(3, dtype=np.float32))
+    refuses(RuntimeError, "positive-definite", lambda: archive(-np.eye(3, dtype=np.float32)))
     np.testing.assert_array_equal(archive(np.eye(3, dtype=np.float32)), np.eye(3, dtype=np.float32) + 1)
 
 

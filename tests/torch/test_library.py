@@ -18,7 +18,8 @@ def arguments(name, **options):
 
 @pytest.mark.parametrize("name", hologram_torch.library.OPERATORS)
 def test_operator(name):
-    operator, given = getattr(torch.ops.hologram, name), arguments(name, dtype=torch.float64, requires_grad=True)
+    operator = getattr(torch.ops.hologram, name)
+    given = arguments(name, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(operator(*given), REFERENCE[name](*given))
     assert torch.autograd.gradcheck(operator, given)
     assert torch.autograd.gradgradcheck(operator, given)

@@ -48,7 +48,8 @@ def test_resumed_runs_have_the_same_bits(tmp_path):
     run = Run()
     run.steps(6)
     utils.save(run.state(), tmp_path / "state.pt")
-    expected, again = run.steps(3), Run()
+    expected = run.steps(3)
+    again = Run()
     again.steps(1)  # not from where the other began
     again.restore(torch.load(tmp_path / "state.pt"))
     assert torch.equal(again.steps(3), expected)
@@ -56,7 +57,8 @@ def test_resumed_runs_have_the_same_bits(tmp_path):
 
 
 def test_batches_of_many_sizes_compile_once():
-    run, sizes = Run(), [16, 24, 7, 13, 16, 101, 5, 64]
+    run = Run()
+    sizes = [16, 24, 7, 13, 16, 101, 5, 64]
     run.steps(3, sizes.__getitem__)  # the second size is a symbol, whose kernels the call after it compiles
     torch.compiler.set_stance("fail_on_recompile")
     try:

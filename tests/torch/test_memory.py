@@ -4,13 +4,13 @@ import importlib
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
+from checks import python
 from harness import compile_fresh
 from torch import nn
 
@@ -34,9 +34,7 @@ RELEASED = 60  # with released weights, at rest and trimmed; measured are 33 and
 
 
 def kept(case: str, peer: str) -> dict:
-    command = [sys.executable, str(BENCH), case, "--peers", peer, "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True, env={**os.environ})
-    return json.loads(done.stdout)
+    return json.loads(python(BENCH, case, "--peers", peer, "--json", env={**os.environ}))
 
 
 @linux
@@ -111,7 +109,8 @@ def test_code_and_plans_are_counted_while_their_graphs_live():
         gc.collect()
         return hologram_torch.stats()["memory"]
 
-    before, compiled = memory(), compile_fresh(lambda x: torch.sin(x) * 3.25 - x.roll(1, 0))
+    before = memory()
+    compiled = compile_fresh(lambda x: torch.sin(x) * 3.25 - x.roll(1, 0))
     compiled(torch.randn(37, 11))
     live = hologram_torch.stats()["memory"]
     assert live["code"] >= before["code"] + 2 * 4096  # a kernel, and the function that runs it

@@ -31,7 +31,8 @@ def chosen() -> dict:
 
 
 def test_operators():
-    expected, results = opinfo.read_expected(), opinfo.run(backend=BACKEND, jobs=os.cpu_count(), **chosen())
+    expected = opinfo.read_expected()
+    results = opinfo.run(backend=BACKEND, jobs=os.cpu_count(), **chosen())
     print(opinfo.summary(results))
     if BACKEND != "hologram":  # another backend has its own native share
         expected = {name: "fallback" if s == "native" else s for name, s in expected.items()}
@@ -69,7 +70,8 @@ def unknown(done) -> list[str]:
 
 def test_samples_drawn_at_random():
     seed = seed_of("HOLOGRAM_OPINFO_SEED")
-    count, worker = int(os.environ.get("HOLOGRAM_OPINFO_DRAWN", 50)), opinfo.Worker()
+    count = int(os.environ.get("HOLOGRAM_OPINFO_DRAWN", 50))
+    worker = opinfo.Worker()
     done = opinfo.run_requests(drawn(worker.names, seed, count), jobs=os.cpu_count(), timeout=60.0, worker=worker, reference="aot_eager")
     print(opinfo.summary({str(i): result for i, (_, result) in enumerate(done)}))
     bad = unknown(done)

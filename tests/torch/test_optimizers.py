@@ -45,7 +45,8 @@ def test_steps_are_eagers(name):
     """Four steps on gradients of which some are zero, the learning rate a tensor that a schedule writes into."""
     mine, other = parameters(), parameters()
     rates = torch.tensor(0.01), torch.tensor(0.01)
-    compiled, eager = compile_fresh(MAKE[name](mine, rates[0]).step), EAGER.get(name, MAKE[name])(other, rates[1])
+    compiled = compile_fresh(MAKE[name](mine, rates[0]).step)
+    eager = EAGER.get(name, MAKE[name])(other, rates[1])
     for step in range(4):
         for p, q in zip(mine, other):
             p.grad = torch.randn_like(p).relu() - 0.3
@@ -113,7 +114,8 @@ def train(compiling, by_autograd):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
     optimizer = optim.AdamW(model.parameters(), lr=0.01)
-    scaler, batches = torch.amp.GradScaler("cpu", init_scale=1024.0), torch.randn(2, 8, 6)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    batches = torch.randn(2, 8, 6)
 
     def step(keep):
         optimizer.zero_grad(set_to_none=keep)

@@ -8,7 +8,8 @@ import hologram_torch
 
 def native(function, *inputs, dynamic=False, exact=True):
     """Compiles, compares with eager and expects no call into PyTorch."""
-    compiled, before = compile_fresh(function, dynamic=dynamic), dict(hologram_torch.stats()["fallback_ops"])
+    compiled = compile_fresh(function, dynamic=dynamic)
+    before = dict(hologram_torch.stats()["fallback_ops"])
     for arguments in inputs:
         ours, theirs = compiled(*arguments), function(*arguments)
         for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (ours, theirs)), strict=True):
@@ -50,7 +51,8 @@ def test_median_kthvalue_and_quantile():
 @pytest.mark.parametrize("n", (5, 17, 64, 1000, 4097))
 @pytest.mark.parametrize("right", (False, True))
 def test_searches(n, right):
-    line, x = (torch.randn(n) * 4).round().sort()[0], rows(40, 30)
+    line = (torch.randn(n) * 4).round().sort()[0]
+    x = rows(40, 30)
     native(lambda x, line: torch.bucketize(x, line, right=right), (x, line))
     lines = (torch.randn(6, n) * 4).round().sort(-1)[0]
     native(lambda x, lines: torch.searchsorted(lines, x, right=right, out_int32=True), (rows(6, 33), lines))

@@ -1,13 +1,12 @@
 # tests/torch/test_packed_weights.py: packed weights of archives in files that processes share
 import os
-import subprocess
-import sys
 
 import hologram
 import hologram_torch
 import numpy as np
 import pytest
 import torch
+from checks import python
 from hologram import _core
 from hologram.archive import Archive
 
@@ -111,5 +110,4 @@ def test_two_processes_share_the_pages(exported, cache):
     path, _ = exported
     model = fresh(path)
     model(INPUT)
-    done = subprocess.run([sys.executable, "-c", SECOND, path], check=True, stdout=subprocess.PIPE, text=True)
-    assert int(done.stdout) < -600  # KiB: shared
+    assert int(python("-c", SECOND, path)) < -600  # KiB: shared

@@ -2,10 +2,9 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 import time
 
+import checks
 import hologram
 import numpy as np
 import pytest
@@ -36,7 +35,7 @@ def data_of(page: str) -> dict:
 def dom_of(path) -> str:
     """What a browser makes of the page."""
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom", f"file://{path}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    return checks.run(*command, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,8 @@ def test_whatever_names_hold_is_text():
 
 
 def test_no_box_meets_another_and_every_line_leads_down():
-    start, edges = time.perf_counter(), [(i - d, i) for i in range(600) for d in (1, 3, 40) if i >= d and (d == 1 or i % d == 0)]
+    start = time.perf_counter()
+    edges = [(i - d, i) for i in range(600) for d in (1, 3, 40) if i >= d and (d == 1 or i % d == 0)]
     edges = [(a, b) for a, b in edges if b % 5 or a != b - 1]
     layout = Layout(600, edges)
     assert time.perf_counter() - start < 5
@@ -107,7 +107,8 @@ def test_no_box_meets_another_and_every_line_leads_down():
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (Debian's package chromium or chromium-headless-shell)")
 def test_a_browser_shows_it_without_an_error(explained, tmp_path):
     explained.save(tmp_path / "plan.html")
-    dom, steps = dom_of(tmp_path / "plan.html"), len(explained.graphs[0].kernels())
+    dom = dom_of(tmp_path / "plan.html")
+    steps = len(explained.graphs[0].kernels())
     assert f'data-ready="{steps}"' in dom and "data-error" not in dom
     table = re.search(r'<table id="table">.*?</table>', dom, re.DOTALL)[0]
     assert table.count("<tr") == steps + 1 and "of the limit" in table and "a line of its own" in table
@@ -209,7 +210,7 @@ def test_the_command_profiles_an_archive(tmp_path, capsys):
 # --- limits
 def test_limits_are_measured_once_and_only_grow(cache, monkeypatch):
     code = "from hologram import limits; import json, dataclasses; print(json.dumps(dataclasses.asdict(limits.measured(1))))"
-    run = lambda **env: json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    run = lambda: json.loads(checks.python("-c", code))
     file = cache / "limits.json"
     file.parent.mkdir()
     before = f"{limits._processor()}, {hologram._core.host_cpu()['isa']}, 1 threads"  # kept by another way of measuring

@@ -51,7 +51,8 @@ def test_each_call_has_the_precision_of_its_time(kind, m, n, k, setting, strict)
     sums = m == 1 and kind == "given transposed" and host_cpu()["isa"] in ("avx2", "avx512")  # errors of equal numbers add up
     assert error(exact, x, y) < ((-(-k // 64) + 7) * 2.0**-24 if sums else chain_bound(k))
     setting("medium")
-    compiled, found = compile_fresh(function, dynamic=False), {}
+    compiled = compile_fresh(function, dynamic=False)
+    found = {}
     for precision in ("medium", "high", "medium", "high"):
         setting(precision)
         found[precision] = compiled(*inputs)
@@ -96,7 +97,8 @@ def test_sizes_as_symbols(setting, strict):
 def test_reproducible_ignores_it(setting):
     x, y = torch.randn(100, 400), torch.randn(400, 90)
     torch._dynamo.reset()
-    compiled, bits = torch.compile(torch.mm, backend=hologram_torch.hologram, mode="reproducible", dynamic=False), []
+    compiled = torch.compile(torch.mm, backend=hologram_torch.hologram, mode="reproducible", dynamic=False)
+    bits = []
     for precision in ("medium", "high", "highest"):
         setting(precision)
         bits.append(compiled(x, y))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from archived import LEVEL, Small
+from checks import python, refuses
 from hologram import _core
 from hologram.archive import Archive
 
@@ -50,10 +51,8 @@ def test_who_trusts(exported, monkeypatch, tmp_path):
     assert trusted() and trusted(trust=True) and not trusted(trust=False)
     monkeypatch.setenv("HOLOGRAM_TRUSTED", os.fspath(tmp_path / "own" / "list"))
     assert not trusted() and trusted(fingerprint=report.fingerprint) and trusted(trust=True)
-    with pytest.raises(hologram.HologramError, match="its fingerprint is"):
-        hologram.load(path, fingerprint="0" * 64)
-    run = lambda *words: subprocess.run([sys.executable, "-m", "hologram", *words], check=True, stdout=subprocess.PIPE)
-    run("archive", "trust", os.fspath(path))
+    refuses(hologram.HologramError, "its fingerprint is", lambda: hologram.load(path, fingerprint="0" * 64))
+    python("-m", "hologram", "archive", "trust", path)
     assert trusted() and report.fingerprint in (tmp_path / "own" / "list").read_text()
     (tmp_path / "own" / "list").chmod(0o666)
     assert not trusted()
@@ -86,8 +85,7 @@ def test_flipped_bits_are_refused(exported, tmp_path):
         for at in np.linspace(0, own[f"{kind}_bytes"] - 1, 40).astype(int):
             broken = changed(path, tmp_path, own[f"{kind}_offset"] + int(at), int(at) % 8)
             model = hologram.load(broken, fingerprint=report.fingerprint)  # the index and its hashes are as they were
-            with pytest.raises(hologram.HologramError, match="does not agree with its checksum"):
-                model(INPUT)
+            refuses(hologram.HologramError, "does not agree with its checksum", lambda: model(INPUT))
             np.testing.assert_array_equal(hologram.load(broken, trust=False)(INPUT), expected)
     for offset, size in sections(path):
         for at in (offset, offset + size - 1):
@@ -97,15 +95,11 @@ def test_flipped_bits_are_refused(exported, tmp_path):
 
 def test_code_is_what_the_graph_compiles_to(exported, tmp_path):
     path, _, _ = exported
-    run = lambda *words: subprocess.run(
-        [sys.executable, "-m", "hologram", "archive", *words, "--json"], check=True, stdout=subprocess.PIPE
-    ).stdout
-    verified = json.loads(run("verify", os.fspath(path), "--rebuild"))
+    verified = json.loads(python("-m", "hologram", "archive", "verify", path, "--rebuild", "--json"))
     assert verified["rebuilt"] == list(hologram.load(path).info()["targets"])
     for kind in ("plan", "code"):
         lie = hologram.load(with_changed_section(path, tmp_path, kind), verify="full")  # sound, as far as hashes say
-        with pytest.raises(hologram.HologramError, match="not what its graph compiles to"):
-            lie.verify_code()
+        refuses(hologram.HologramError, "not what its graph compiles to", lie.verify_code)
         assert not lie.trusted
 
 
@@ -125,7 +119,8 @@ def with_index(content, old, new, path):
 
 def with_changed_section(path, tmp_path, kind):
     """Another last byte of a section, with the hashes that belong to it."""
-    content, code = bytearray(path.read_bytes()), _core.Archive.open(os.fspath(path)).precompiled[0]
+    content = bytearray(path.read_bytes())
+    code = _core.Archive.open(os.fspath(path)).precompiled[0]
     place = slice(code[f"{kind}_offset"], code[f"{kind}_offset"] + code[f"{kind}_bytes"])
     old = digest(content[place])
     content[place.stop - 1] ^= 1
@@ -146,8 +141,7 @@ def test_code_of_another_build_is_no_damage(exported, tmp_path):
     ):
         old, new = (f" made by {w}" if old == maker else w for w in (old, new))
         theirs = hologram.load(with_index(bytearray(path.read_bytes()), old.encode(), new.encode(), tmp_path / "x.holo"), trust=True)
-        with pytest.raises(NotImplementedError, match=words):
-            theirs.verify_code()
+        refuses(NotImplementedError, words, theirs.verify_code)
         np.testing.assert_array_equal(theirs(INPUT), expected)
         assert precompiled(theirs.methods["forward"])
 
@@ -172,8 +166,8 @@ def test_code_is_the_same_whatever_processor_makes_it(tmp_path):
         assert done.returncode == 0, done.stderr
         made.add(done.stdout)
     assert len(made) == 1
-    verify = [sys.executable, "-m", "hologram", "archive", "verify", tmp_path / "zen4.holo", "--rebuild"]
-    subprocess.run(verify, env=os.environ | {"HOLOGRAM_CPU_MODEL": "zen5"}, check=True, capture_output=True)
+    verify = ["archive", "verify", tmp_path / "zen4.holo", "--rebuild"]
+    python("-m", "hologram", *verify, env=os.environ | {"HOLOGRAM_CPU_MODEL": "zen5"})
 
 
 def test_more_targets(exported, tmp_path):
@@ -188,8 +182,7 @@ def test_more_targets(exported, tmp_path):
     model.verify_code()
     for name, tensor in hologram.load(path).tensors.items():
         np.testing.assert_array_equal(model.tensors[name], tensor)
-    with pytest.raises(ValueError, match="is no instruction set.*wgsl for WebGPU"):
-        model.write_with_targets(out, ["avx3"])
+    refuses(ValueError, "is no instruction set.*wgsl for WebGPU", lambda: model.write_with_targets(out, ["avx3"]))
     assert hologram.load(out).fingerprint == model.fingerprint  # a failed one leaves the file
 
 
@@ -216,10 +209,9 @@ def test_every_instruction_set_of_this_machine(isa, tmp_path):
     trusted = np.load(out)
     for threads in ("2", "16"):  # stored code is cut for two
         environment["HOLOGRAM_NUM_THREADS"] = threads
-        subprocess.run([sys.executable, "-c", RUN.replace("trust=True", "trust=False"), path, out, given], check=True, env=environment)
+        python("-c", RUN.replace("trust=True", "trust=False"), path, out, given, env=environment)
         np.testing.assert_array_equal(trusted, np.load(out))
-        done = subprocess.run([sys.executable, "-c", RUN, path, out, given], check=True, env=environment, stdout=subprocess.PIPE, text=True)
-        assert done.stdout.strip() == "True"
+        assert python("-c", RUN, path, out, given, env=environment) == "True\n"
 
 
 def test_export_without_code(tmp_path):

@@ -31,7 +31,8 @@ def test_bytes_of_either_sign(m, n, k, left, right):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_layer_rounds_product_and_bias_together(dtype):
     """addmm is one operator: its sum has no rounding before the bias, as in eager."""
-    layer, x = torch.nn.Linear(64, 48).to(dtype).requires_grad_(False), torch.randn(32, 64).to(dtype)
+    layer = torch.nn.Linear(64, 48).to(dtype).requires_grad_(False)
+    x = torch.randn(32, 64).to(dtype)
     exact = (x.double() @ layer.weight.double().t() + layer.bias.double()).to(dtype)
     apart = (compiled(layer)(x) != exact).double().mean()
     assert apart < 0.01  # what float32 sums next to a halfway case change
@@ -49,7 +50,8 @@ def test_rows_taken_by_their_numbers(shape, dynamic, dtype):
     def function(x, w, indices):
         return F.linear(x[indices], w).relu()
 
-    got, exact = compiled(function, dynamic=dynamic)(x, w, indices), F.linear(x[indices].double(), w.double()).relu()
+    got = compiled(function, dynamic=dynamic)(x, w, indices)
+    exact = F.linear(x[indices].double(), w.double()).relu()
     torch.testing.assert_close(got, exact.to(dtype), rtol=2e-5 if dtype == torch.float32 else 2**-7, atol=1e-4)
     if not dynamic:
         (graph,) = hologram_torch.explain(function, x, w, indices).graphs
@@ -82,10 +84,12 @@ def test_pytorchs_packed_weights(m, dtype):
     w, s = torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n, dtype=dtype) / 100
     exact = (x.double() @ w.double().t() * s.double()).to(dtype)
     torch.testing.assert_close(compiled(torch._weight_int8pack_mm)(x, w, s), exact, **bound)
-    q, sz = torch.randint(0, 16, (n, k), dtype=torch.int32), torch.rand(k // group, n, 2, dtype=dtype) / 10
+    q = torch.randint(0, 16, (n, k), dtype=torch.int32)
+    sz = torch.rand(k // group, n, 2, dtype=dtype) / 10
     wide = sz.double().repeat_interleave(group, 0)
     exact = (x.double() @ ((q.t().double() - 8) * wide[..., 0] + wide[..., 1])).to(dtype)
-    packed, layer = torch._convert_weight_to_int4pack_for_cpu(q, 1), torch.nn.Module()
+    packed = torch._convert_weight_to_int4pack_for_cpu(q, 1)
+    layer = torch.nn.Module()
     layer.register_buffer("w", packed)
     layer.forward = lambda x: torch._weight_int4pack_mm_for_cpu(x, layer.w, group, sz)
     torch.testing.assert_close(compiled(layer)(x), exact, **bound)

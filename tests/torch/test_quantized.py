@@ -32,7 +32,8 @@ def test_operators_have_the_bits_of_eager(dtype):
     tokens, offsets = torch.rand(6, 5, 1) + 0.01, torch.randint(low, high, (6, 5, 1))
 
     def run(x, scale, zero, scales, zeros, tokens, offsets):
-        q, r = ops.quantize_per_tensor(x, 0.1, 3, low, high, dtype), ops.quantize_per_tensor.tensor(x, scale, zero, low, high, dtype)
+        q = ops.quantize_per_tensor(x, 0.1, 3, low, high, dtype)
+        r = ops.quantize_per_tensor.tensor(x, scale, zero, low, high, dtype)
         s = ops.quantize_per_channel(x, scales, zeros, 1, low, high, dtype)
         t = ops.quantize_per_token(x, tokens, offsets, low, high, dtype)
         return (
@@ -166,7 +167,8 @@ CONVOLUTIONS = [("three by three", *z) for z in ZEROS] + [(s, *ZEROS[(n + k) % 5
 @pytest.mark.parametrize("shape, dtype, zero, zeros", list(dict.fromkeys(CONVOLUTIONS)))
 def test_a_convolution_is_a_product_of_bytes(shape, dtype, zero, zeros):
     image, weight, *geometry = SHAPES[shape]
-    made, x = convolution_layer(weight, zeros), torch.randint(-128, 128, image, dtype=torch.int8).view(dtype)
+    made = convolution_layer(weight, zeros)
+    x = torch.randint(-128, 128, image, dtype=torch.int8).view(dtype)
     made.forward = lambda x: convolved(made, x, 0.03, zero, dtype, *geometry)
     sums = exact_sums(made, x, zero, *geometry)
 
@@ -190,7 +192,8 @@ def test_a_convolution_is_a_product_of_bytes(shape, dtype, zero, zeros):
     ((1, 256, 2, 2), (64, 256, 1, 1), 1), ((1, 3840, 3, 3), (16, 3840, 3, 3), 1), ((1, 3, 9, 9), (32, 3, 3, 3), 1),
 ])  # fmt: skip
 def test_other_convolutions_multiply_dequantised_numbers(image, weight, groups):
-    made, x = convolution_layer(weight, "some"), torch.randint(0, 256, image, dtype=torch.uint8)
+    made = convolution_layer(weight, "some")
+    x = torch.randint(0, 256, image, dtype=torch.uint8)
     made.forward = lambda x: convolved(made, x, 0.03, 9, torch.uint8, 1, weight[2] // 2, 1, groups)
     native_result, eager = compiled(made)(x)[0], made.forward(x)[0]
     torch.testing.assert_close(native_result, eager, rtol=1e-5, atol=1e-2)

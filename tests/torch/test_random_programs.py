@@ -148,7 +148,8 @@ def calls(draw):
 def ran(function, inputs, gradients):
     """→ copies of the inputs, what the function makes of them, and facts of that"""
     leaves = [x.clone().requires_grad_(gradients) for x in inputs]
-    run, out = same_memory.Run(*leaves), function(*leaves)
+    run = same_memory.Run(*leaves)
+    out = function(*leaves)
     return leaves, out, run.returned(out)
 
 
@@ -194,7 +195,8 @@ def check(seed: int):
 
 
 def test_random_programs():
-    count, first = int(os.environ.get("HOLOGRAM_PROGRAMS", 12)), seed_of("HOLOGRAM_PROGRAMS_SEED")
+    count = int(os.environ.get("HOLOGRAM_PROGRAMS", 12))
+    first = seed_of("HOLOGRAM_PROGRAMS_SEED")
     for seed in range(first, first + count):
         try:
             check(seed)

@@ -48,10 +48,12 @@ def test_inference(name):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_gradients(name):
-    layer, results = make(name), []
+    layer = make(name)
+    results = []
     for call in (compile_fresh(layer, fullgraph=True), layer):
         layer.zero_grad()
-        x, states = normal(7, 3, 6).requires_grad_(), hidden(layer, 7 if layer.batch_first else 3)
+        x = normal(7, 3, 6).requires_grad_()
+        states = hidden(layer, 7 if layer.batch_first else 3)
         starts = [t.clone().requires_grad_() for t in torch.utils._pytree.tree_leaves(states)]
         outputs = call(x, tuple(starts) if layer.mode == "LSTM" else starts[0])
         leaves = torch.utils._pytree.tree_leaves(outputs)

@@ -127,14 +127,16 @@ def test_what_others_read_stays():
 
     model, i = Tied().eval(), torch.arange(96) % 32
     with torch.no_grad():
-        expected, frozen = hologram_torch.freeze(model, (i,))(i), hologram_torch.freeze(model, (i,), release_weights=True)
+        expected = hologram_torch.freeze(model, (i,))(i)
+        frozen = hologram_torch.freeze(model, (i,), release_weights=True)
         assert frozen.released == {} and torch.equal(frozen(i), expected)
         assert model(i).shape == (96, 32)
 
 
 def test_what_is_held_elsewhere_is_not_counted():
     model = make()
-    weight, frozen = model[0].weight, hologram_torch.freeze(model, (X,), release_weights=True)
+    weight = model[0].weight
+    frozen = hologram_torch.freeze(model, (X,), release_weights=True)
     assert list(frozen.released) == ["2.weight"] and isinstance(model[0].weight, released.ReleasedWeight)
     assert weight.sum().isfinite()
 

@@ -3,8 +3,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import hologram
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from archived import LEVEL, Counter, Small
+from checks import python, run
 from hologram import _core
 from harness import compile_fresh
 from torch.export import Dim
@@ -27,19 +26,12 @@ pytestmark = pytest.mark.skipif("HOLOGRAM_SANITIZE:STRING=\n" not in (BUILD / "C
                                 reason="needs a build without sanitizers")  # fmt: skip
 
 
-def output(*command):
-    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
-
-
 def call(folder, path, fingerprint, inputs, method="forward", calls=None, library=LIBRARY, **variables):
     """What rt_call.py printed, and the results."""
     np.savez(folder / "inputs.npz", *inputs)
     arguments = [library, path, fingerprint, method, folder / "inputs.npz", folder / "outputs.npz", *([calls] if calls else [])]
     environment = {"PATH": os.environ["PATH"], "HOLOGRAM_CACHE_DIR": str(folder / "cache"), "HOLOGRAM_TRUSTED": "off"}
-    done = subprocess.run([sys.executable, Path(__file__).with_name("rt_call.py"), *map(str, arguments)], env=environment | variables,
-                          capture_output=True, text=True)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = json.loads(python(Path(__file__).with_name("rt_call.py"), *arguments, env=environment | variables))
     if said["error"]:
         return said, None
     with np.load(folder / "outputs.npz") as file:
@@ -49,25 +41,26 @@ def call(folder, path, fingerprint, inputs, method="forward", calls=None, librar
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     torch.manual_seed(0)
-    path, rows = tmp_path_factory.mktemp("rt") / "model.holo", {0: Dim("rows", min=2, max=100)}
+    path = tmp_path_factory.mktemp("rt") / "model.holo"
+    rows = {0: Dim("rows", min=2, max=100)}
     return path, hologram_torch.export(Small().eval(), (torch.randn(3, 32),), path, dynamic_shapes=(rows,), isas=[LEVEL]).fingerprint
 
 
 def test_is_small_and_holds_no_compiler(tmp_path):
     stripped = tmp_path / "stripped.so"
-    output("strip", LIBRARY, "-o", stripped)
+    run("strip", LIBRARY, "-o", stripped)
     assert stripped.stat().st_size <= MOST_BYTES
-    names = output("nm", "-C", LIBRARY)
+    names = run("nm", "-C", LIBRARY)
     assert "hologram::archive::Function::run" in names
     for absent in ("llvm::", "hologram::canon::", "hologram::schedule::make_plan", "hologram::cpu::compile("):
         assert absent not in names
-    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-dW", LIBRARY))
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", LIBRARY))
     assert not [name for name in needed if not re.match(r"lib(c|m|dl|pthread|stdc\+\+|gcc_s)\.so|ld-linux", name)]
 
 
 def test_exports_what_its_list_says():
     listed = set(re.findall(r"^ +(hologram_\w+);", (ROOT / "src/rt/exports.map").read_text(), re.M))
-    rows = [line.split() for line in output("nm", "-D", "--defined-only", LIBRARY).splitlines()]
+    rows = [line.split() for line in run("nm", "-D", "--defined-only", LIBRARY).splitlines()]
     assert {name.split("@")[0] for *_, kind, name in rows if kind != "A"} == listed
     assert listed < set((ROOT / "tests/capi/exports.txt").read_text().split())
     assert {"hologram_archive_open_memory", "hologram_executable_run", "hologram_tensor_to_dlpack"} <= listed
@@ -75,7 +68,8 @@ def test_exports_what_its_list_says():
 
 @pytest.mark.parametrize("name", ["mlp", "resnet", "lstm"])
 def test_same_bits_as_the_whole_library_and_torch_compile(name, tmp_path):
-    case, path = ZOO[name](), tmp_path / "model.holo"
+    case = ZOO[name]()
+    path = tmp_path / "model.holo"
     report = hologram_torch.export(case.module, case.inputs, path, isas=[LEVEL])
     with torch.no_grad():
         expected = [t.numpy() for t in torch.utils._pytree.tree_leaves(compile_fresh(case.module, dynamic=False)(*case.inputs))
@@ -126,11 +120,12 @@ def test_a_c_program_needs_nothing_else(tmp_path):
     compiler = shutil.which("cc")
     if not compiler:
         pytest.skip("no C compiler")
-    model, x = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval(), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     report = hologram_torch.export(model, (x,), tmp_path / "model.holo")
-    output(compiler, "-std=c99", "-Wall", "-Werror", f"-I{ROOT / 'include'}", ROOT / "examples/run_archive.c", "-o", tmp_path / "program",
+    run(compiler, "-std=c99", "-Wall", "-Werror", f"-I{ROOT / 'include'}", ROOT / "examples/run_archive.c", "-o", tmp_path / "program",
            LIBRARY, f"-Wl,-rpath,{BUILD}")  # fmt: skip
-    assert "libhologram.so" not in output("readelf", "-dW", tmp_path / "program")
+    assert "libhologram.so" not in run("readelf", "-dW", tmp_path / "program")
     with torch.no_grad():
         expected = "".join("{:g} {:g}\n".format(*row) for row in compile_fresh(model)(x).tolist())
-    assert output(tmp_path / "program", tmp_path / "model.holo", report.fingerprint) == expected
+    assert run(tmp_path / "program", tmp_path / "model.holo", report.fingerprint) == expected

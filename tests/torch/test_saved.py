@@ -54,7 +54,8 @@ def saved_and_loaded(model, inputs):
     options = {"guard_filter_fn": torch.compiler.keep_portable_guards_unsafe}
     compiled = compile_fresh(model.forward, fullgraph=True, options=options)
     with torch.no_grad():
-        before, path = compiled.aot_compile((inputs, {})), os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "compiled")
+        before = compiled.aot_compile((inputs, {}))
+        path = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "compiled")
         before.save_compiled_function(path)
         with open(path, "rb") as file:
             after = torch.compiler.load_compiled_function(file)

@@ -2,11 +2,11 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from checks import python, run
 from harness import BACKEND
 
 pytest.importorskip("mkdocs")
@@ -23,16 +23,16 @@ def site(tmp_path_factory):
     """The built site; a link to a page or a heading that is not there, or a page in no menu, fails."""
     folder = tmp_path_factory.mktemp("site")
     env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), *sys.path]), NO_MKDOCS_2_WARNING="1")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    python("-m", "mkdocs", "build", "--strict", "-q", "-d", folder, cwd=ROOT, env=env)
     return folder
 
 
 def test_generated_pages_hold_what_they_are_made_of(site):
-    c, header = (site / "reference/c.html").read_text(), (ROOT / "include/hologram/hologram.h").read_text()
+    c = (site / "reference/c.html").read_text()
+    header = (ROOT / "include/hologram/hologram.h").read_text()
     assert not [name for name in re.findall(r"\b(hologram_\w+)\(", header) if name not in c]
-    settings, table = (site / "reference/settings.html").read_text(), (ROOT / "src/base/settings.cpp").read_text()
+    settings = (site / "reference/settings.html").read_text()
+    table = (ROOT / "src/base/settings.cpp").read_text()
     assert not [name for name in re.findall(r'\{\.name = "(\w+)"', table) if name not in settings]
     assert (site / "reference/operators.html").read_text().count("<tr>") > 600
     for page, word in (("hologram", "from_numpy"), ("hologram_torch", "quantize")):
@@ -58,13 +58,14 @@ def test_nothing_is_fetched(site):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (Debian's package chromium or chromium-headless-shell)")
 def test_a_browser_shows_it_light_and_dark(site, tmp_path):
-    Image, means = pytest.importorskip("PIL.Image"), {}
+    Image = pytest.importorskip("PIL.Image")
+    means = {}
     for scheme in (0, 1):  # dark, light
         shot = tmp_path / f"{scheme}.png"
         command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900",
                    "--virtual-time-budget=3000", f"--blink-settings=preferredColorScheme={scheme}", f"--screenshot={shot}",
                    f"file://{site}/layout.html"]  # fmt: skip
-        subprocess.run(command, capture_output=True, timeout=120, check=True)
+        run(*command, timeout=120)
         picture = Image.open(shot).convert("L")
         assert len(picture.getcolors(256)) > 50  # text and lines, not one colour
         means[scheme] = picture.resize((1, 1)).getpixel((0, 0))

@@ -142,7 +142,8 @@ def test_weights_of_graphs_that_nobody_calls_are_given_back():
     """From 8 MiB on, but where the framework's copy is gone; the next call of either graph packs them for both."""
     layer, x, before = nn.Linear(2048, 2304), torch.randn(40, 2048), packed_bytes()
     released = nn.Linear(2048, 2304)
-    right, frozen = released(x), hologram_torch.freeze(released, (x,), release_weights=True)
+    right = released(x)
+    frozen = hologram_torch.freeze(released, (x,), release_weights=True)
     packs = two_graphs(layer, x)
     assert (packs(0), packs(1)) == (1, 0)
     for write in (lambda w: None, lambda w: w.mul_(2)):
@@ -174,7 +175,8 @@ def test_graphs_pack_a_weight_once():
 def test_comparing_is_told(caplog):
     layer, x = nn.Linear(1024, 512), torch.randn(8, 1024)
     holders.watch()  # not told yet
-    compiled, array = compile_fresh(layer), layer.weight.detach().numpy()
+    compiled = compile_fresh(layer)
+    array = layer.weight.detach().numpy()
     with torch.no_grad(), caplog.at_level("WARNING", "hologram"):
         for n in range(5000):
             compiled(x)
@@ -349,7 +351,8 @@ def test_threads_that_call_while_weights_change_and_calls_fail():
 def test_a_faulty_call_is_found_faulty_again():
     layer = nn.Linear(8, 4)
     layer.register_buffer("index", torch.tensor([0, 9]))
-    compiled, x = compile_fresh(lambda x: x @ layer.weight.index_select(0, layer.index).t()), torch.randn(3, 8)
+    compiled = compile_fresh(lambda x: x @ layer.weight.index_select(0, layer.index).t())
+    x = torch.randn(3, 8)
     with torch.no_grad():
         for _ in range(3):
             with pytest.raises(IndexError):

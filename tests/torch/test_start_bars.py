@@ -33,7 +33,8 @@ def exported(tmp_path_factory):
 
 def opened(folder, cache, peer):
     """Figures of a fresh process, which has compared its values with eager's; and what it left in the cache."""
-    before, done = set(cache.rglob("*")), archives.run(["--open", "hologram"], folder, cache, peer)
+    before = set(cache.rglob("*"))
+    done = archives.run(["--open", "hologram"], folder, cache, peer)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1]), {path.suffix for path in set(cache.rglob("*")) - before if path.is_file()}
 

@@ -95,7 +95,8 @@ def test_a_size_equal_to_a_symbol_that_was_replaced_since():
 
 
 def test_a_size_whose_bytes_do_not_fit_64_bits_is_an_error():
-    compiled, one = compile_fresh(lambda a, n: a.expand(n) + 1, dynamic=True), torch.ones(1)
+    compiled = compile_fresh(lambda a, n: a.expand(n) + 1, dynamic=True)
+    one = torch.ones(1)
     for _ in range(2):
         assert compiled(one, 5).shape == (5,)
         for n in (2**61, 2**62, 2**63 - 1, 2**63 - 1):

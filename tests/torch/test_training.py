@@ -94,7 +94,8 @@ def test_the_loss_falls_as_in_eager(make):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model, x, y = make()
-    expected, found = curve(copy.deepcopy(model), x, y, False), curve(model, x, y, True)
+    expected = curve(copy.deepcopy(model), x, y, False)
+    found = curve(model, x, y, True)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert expected[-1] < 0.9 * expected[0]
     stats = backend_stats()
@@ -109,7 +110,8 @@ def test_gradients_lie_row_by_row_where_a_weight_reads_them_transposed():
     def Block(self, x):
         return x + self.down(torch.relu(self.up(self.norm(x))))
 
-    model, x = torch.nn.Sequential(Block(), Block()), torch.randn(4, 32, 48)
+    model = torch.nn.Sequential(Block(), Block())
+    x = torch.randn(4, 32, 48)
     with counters.capture() as records:
         compiled = compile_fresh(model)
         compiled(x).square().mean().backward()
@@ -233,7 +235,6 @@ def test_a_whole_step_is_one_graph(optimizer, accumulate):
             theirs.step()
             theirs.zero_grad()
             step.optimizer.zero_grad(set_to_none=number % 2 == 0)
-    for p, q in zip(ours.parameters(), eager.parameters()):
-        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(list(ours.parameters()), list(eager.parameters()), rtol=1e-4, atol=1e-4)
     assert graph_count() <= 2 * accumulate  # states of the optimizer are new in its first call
     assert backend_stats()["failed_graphs"] == 0

@@ -27,7 +27,8 @@ def bert():
 
 def test_generate_with_a_static_cache(exporters):
     """The recipe of docs/pytorch.md."""
-    model, prompt = llama(), torch.randint(1, 64, (1, 5))
+    model = llama()
+    prompt = torch.randint(1, 64, (1, 5))
     settings = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
     expected = model.generate(prompt, **settings, disable_compile=True)
     compile_fresh(model)  # counters from zero
@@ -106,7 +107,8 @@ def test_trainers_of_compiled_models(losses, make, package, tmp_path):
     """As docs/pytorch.md says: the model is told before the trainer gets it."""
     pytest.importorskip(package)
     model = make().train()
-    state, expected = {name: value.clone() for name, value in model.state_dict().items()}, losses(model, tmp_path)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    expected = losses(model, tmp_path)
     model.load_state_dict(state)
     compile_fresh(model)  # counters from zero
     model.compile(backend=BACKEND)
@@ -165,7 +167,8 @@ def exporters():
 def test_exported_encoder(exporters, tmp_path):
     from transformers.exporters import AutoHfExporter, ExportedModel
 
-    model, inputs = bert(), {"input_ids": torch.randint(1, 64, (2, 7)), "attention_mask": torch.ones(2, 7, dtype=torch.int64)}
+    model = bert()
+    inputs = {"input_ids": torch.randint(1, 64, (2, 7)), "attention_mask": torch.ones(2, 7, dtype=torch.int64)}
     inputs["attention_mask"][1, 5:] = 0
     shapes = {name: {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("length", min=2, max=64)} for name in inputs}
     exporter = AutoHfExporter.from_config(exporters.HologramConfig())

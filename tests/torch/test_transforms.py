@@ -32,13 +32,15 @@ def test_transforms_are_native(name):
     def together(x):
         return [t(x) for t in transformed]
 
-    want, got = together(X.double()), torch.compile(together, backend="hologram", fullgraph=True)(X)
+    want = together(X.double())
+    got = torch.compile(together, backend="hologram", fullgraph=True)(X)
     torch.testing.assert_close(got, want, check_dtype=False, rtol=2e-4, atol=2e-5)
     assert hologram_torch.stats()["fallback_ops"] == {}
 
 
 def test_gradients_of_gradients_through_compiled_functions_say_what_to_do():
-    f, x = FUNCTIONS["elementary"], X.clone().requires_grad_()
+    f = FUNCTIONS["elementary"]
+    x = X.clone().requires_grad_()
     (g,) = torch.autograd.grad(torch.compile(f, backend="hologram")(x), x, create_graph=True)
     with pytest.raises(RuntimeError, match=r"compile the function that takes the gradient, torch.compile\(torch.func.grad\(f\)"):
         g.sum().backward()

@@ -1,5 +1,4 @@
 # tests/torch/test_unusual_calls.py: calls that are interrupted, entered again, forked, shared by threads, or of overlapping tensors
-import gc
 import os
 import signal
 import threading
@@ -21,7 +20,8 @@ def test_interrupted_compilations_leave_nothing_behind(request):
 
     def interrupted(delay):
         compiled = compile_fresh(module)
-        timer, seen = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT)), False
+        timer = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT))
+        seen = False
         try:
             timer.start()
             compiled(x)
@@ -42,7 +42,8 @@ def test_interrupted_compilations_leave_nothing_behind(request):
 
 
 def test_a_graph_that_enters_another_and_itself():
-    library, depth = torch.library.Library("hologram_unusual_calls", "DEF"), []
+    library = torch.library.Library("hologram_unusual_calls", "DEF")
+    depth = []
 
     def again(x):
         depth.append(0)
@@ -52,7 +53,8 @@ def test_a_graph_that_enters_another_and_itself():
     library.impl("again", again, "CPU")
     library.impl("again", torch.empty_like, "Meta")
     other = compile_fresh(lambda x: x * 3)
-    outer, x = torch.compile(lambda x: torch.ops.hologram_unusual_calls.again(x + 1) * 2, backend="hologram"), normal(10, 6)
+    outer = torch.compile(lambda x: torch.ops.hologram_unusual_calls.again(x + 1) * 2, backend="hologram")
+    x = normal(10, 6)
     check(outer(x), (x + 3) * 3 * 8)
     assert len(depth) == 3
 
@@ -99,7 +101,8 @@ def test_a_fork_goes_on_with_what_was_compiled():
         return torch.softmax(x @ x.t(), -1).sum(0)
 
     compiled, x = compile_fresh(function), normal(300, 300)
-    expected, child = compiled(x), os.fork()
+    expected = compiled(x)
+    child = os.fork()
     if child == 0:
         status = 1
         try:

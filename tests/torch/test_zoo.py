@@ -3,7 +3,7 @@ import copy
 
 import pytest
 import torch
-from harness import BACKEND, backend_stats, check, compile_fresh, graph_count, run_eager
+from harness import backend_stats, check, compile_fresh, graph_count, run_eager
 from zoo import ZOO, normal
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -26,7 +26,8 @@ def eager_or_skip(case):
 @pytest.mark.parametrize("name", ZOO)
 def test_inference(name, dtype):
     case = ZOO[name](DTYPES[dtype])
-    eager, truth = eager_or_skip(case), run_eager(case.module, case.inputs, torch.float32)
+    eager = eager_or_skip(case)
+    truth = run_eager(case.module, case.inputs, torch.float32)
     module = copy.deepcopy(case.module)
     compiled = compile_fresh(module, dynamic=False)
     with torch.no_grad():
@@ -77,12 +78,14 @@ def test_static_cache_is_updated_in_place(dtype):
 
 @pytest.mark.parametrize("name", [name for name in ZOO if name != "gpt2_cached"])  # whose cache is for inference
 def test_training_step(name):
-    case, results = ZOO[name](), []
+    case = ZOO[name]()
+    results = []
     for compiling in (False, True):
         torch.manual_seed(3)  # of dropout
         module = copy.deepcopy(case.module).train()
         call = compile_fresh(module, dynamic=False) if compiling else module
-        optimizer, first = torch.optim.SGD(module.parameters(), lr=0.1), None
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        first = None
         for _ in range(2):
             optimizer.zero_grad()
             outputs = torch.utils._pytree.tree_leaves(call(*case.inputs))
