@@ -19,7 +19,8 @@ plain functions is ``hologram_ffi``.
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # checkers take it for True; typing would take half as long as all else here
 
 try:
     from hologram._core import Buffer, Executor, HologramError, __version__, version
@@ -46,6 +47,8 @@ def _offer_libraries() -> None:
 _offer_libraries()
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from hologram import backend, ops
     from hologram._jit import jit
     from hologram.archive import load
@@ -109,7 +112,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name in _LAZY:
         import importlib
 
