@@ -26,6 +26,7 @@ class Watched {
   explicit Watched(void* data = nullptr) : data_(data) {
     if (data) Writes::of_process().watch(data);
   }
+  Watched(const Watched& other) : Watched(other.data_) {}
   Watched(Watched&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
   Watched& operator=(Watched other) noexcept {
     std::swap(data_, other.data_);
@@ -120,9 +121,11 @@ class Stamps {
   template <typename Object>
   bool check(runtime::Executable& executable, Object object, void* const* data, Checked& out) {
     if (plan_.cache.empty()) return true;
+    bool compared = false;
     do {  // asking a tensor may run Python and with it another call's commit
       turn_to_set_of(executable, object);
       if (!check_once(executable, object, data, out)) return false;
+      if (!out.changed.empty() && !std::exchange(compared, true)) tell_ties(executable, object);
     } while (out.commits != commits_);
     return true;
   }
@@ -226,41 +229,61 @@ class Stamps {
     int number = 0, returns = 0;  // how often calls came back to it
     bool settled = false;         // the last call left a value for each cache entry, none anew
   };
-  Set new_set(int number = 0) const {
-    Set made{std::vector<Stamp>(parameters_), std::vector<char>(parameters_),
-             std::vector<int>(plan_.cache.size())};
-    made.number = number;
-    return made;
+  Set new_set() const {
+    return {std::vector<Stamp>(parameters_), std::vector<char>(parameters_),
+            std::vector<int>(plan_.cache.size())};
   }
 
   // Blocks of a model that are compiled one by one are calls of one graph by turns: each goes on
-  // with what was kept of its own weights, which the first of them tell. What has come only once is
-  // not kept: it may not come again.
+  // with what was kept of its own weights. What has come only once is not kept: it may not come
+  // again. The first weight tells most sets before anything is compared.
   template <typename Object>
   void turn_to_set_of(runtime::Executable& executable, Object object) {
     if (used_.empty() || held_) return;
-    const auto k = static_cast<size_t>(used_[0]);
-    PyObject* const first = object(used_[0]);
-    auto is_of = [&](const Set& s) {
-      return s.stamps[k].weak.is_valid() && refers_to(s.stamps[k].weak.ptr(), first);
-    };
-    const bool same = !set_.stamps[k].weak.is_valid() || is_of(set_);
+    const nanobind::object& first = stamp_of(set_, used_[0]).weak;
+    const bool same = !first.is_valid() || refers_to(first.ptr(), object(used_[0]));
     if (same && (others_.empty() || ++calls_ % calls_until_look != 0)) return;
     std::erase_if(others_, [&](const Set& s) {
-      const bool gone =
-          !s.stamps[k].weak.is_valid() || !referent(s.stamps[k].weak.ptr()).is_valid();
+      const bool gone = std::ranges::any_of(used_, [&](int p) { return !lives(stamp_of(s, p)); });
       if (gone) executable.forget_aside(s.number);
       return gone;
     });
-    if (same) return;
-    const auto found = std::ranges::find_if(others_, is_of);
-    if (found == others_.end() && !referent(set_.stamps[k].weak.ptr()).is_valid()) return;
-    Set next = found == others_.end() ? new_set(++sets_) : std::move(*found);
-    if (found != others_.end()) {
+    if (!same) turn(executable, object, false);
+  }
+
+  // Sets with one first weight, such as that of layers which are tied, are told by the others, once
+  // one was found to be another: with calls of one set nothing more is compared.
+  template <typename Object>
+  void tell_ties(runtime::Executable& executable, Object object) {
+    const bool others = !held_ && std::ranges::any_of(used_, [&](int p) {
+      const Stamp& s = stamp_of(set_, p);
+      return lives(s) && !refers_to(s.weak.ptr(), object(p));
+    });
+    if (others) turn(executable, object, true);
+  }
+
+  // tied: a set that is new begins with what is kept of the weights that it shares.
+  template <typename Object>
+  void turn(runtime::Executable& executable, Object object, bool tied) {
+    const auto found = std::ranges::find_if(others_, [&](const Set& s) {
+      return std::ranges::all_of(used_, [&](int p) {
+        const nanobind::object& weak = stamp_of(s, p).weak;
+        return weak.is_valid() && refers_to(weak.ptr(), object(p));
+      });
+    });
+    const bool known = found != others_.end();
+    if (!known && !lives(stamp_of(set_, used_[0]))) return;
+    Set next = known ? std::move(*found) : tied ? set_ : new_set();
+    if (known) {
       others_.erase(found);
       ++next.returns;
+    } else {
+      next.number = ++sets_;
+      next.returns = 0;
     }
+    runtime::Kept kept = executable.kept();
     executable.turn_to(next.number);
+    if (tied && !known) executable.keep(std::move(kept));
     if (set_.returns == 0) executable.forget_aside(set_.number);
     others_.push_back(std::exchange(set_, std::move(next)));
     if (others_.size() > most_sets) {
@@ -268,6 +291,11 @@ class Stamps {
       others_.erase(others_.begin());
     }
     ++commits_;
+  }
+
+  static const Stamp& stamp_of(const Set& set, int p) { return set.stamps[static_cast<size_t>(p)]; }
+  static bool lives(const Stamp& s) {
+    return s.weak.is_valid() && referent(s.weak.ptr()).is_valid();
   }
 
   // What a check compares of tensors that share their memory, and how long that takes.

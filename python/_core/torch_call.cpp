@@ -58,6 +58,13 @@ bool TorchCall::State::read_tensor(PyObject* o, size_t parameter) {
   if (owner_.exchange_->view_of_object(o, &t) != 0) return false;
   const bool readable = dlpack::in_host_memory(t.device.type) && !owner_.place_.on_device();
   if (!readable && !is_there(t, "an argument")) return false;
+  if (!t.data && std::none_of(t.shape, t.shape + t.ndim, [](int64_t n) { return n == 0; }))
+      [[unlikely]] {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "hologram: an argument has no memory: it is a FakeTensor, or its storage was "
+                    "freed; torch.compiler.set_stance(\"force_eager\") runs what is not compiled");
+    return false;
+  }
   if (t.device.type == dlpack::external) DeviceQueue::of_process().settle(t);
   parameters_[parameter] = static_cast<char*>(t.data) + t.byte_offset;
   keep(o, parameter);

@@ -13,6 +13,7 @@ import torch
 from checks import python
 from harness import compile_fresh
 from torch import nn
+from torch._subclasses import FakeTensorMode
 
 pytestmark = pytest.mark.usefixtures("unwatched")
 hologram_torch = pytest.importorskip("hologram_torch")
@@ -78,29 +79,53 @@ def test_weights_that_change_before_each_call_are_packed_for_that_call():
         assert [held(False)[0] - first for _ in range(2)] == [0, 0]
 
 
+def packings(blocks, x, products: int) -> int:
+    """The kernels of a call of each, beside its products."""
+    with hologram_torch.profile() as found:
+        for block in blocks:
+            torch.testing.assert_close(block(x), block._orig_mod(x), rtol=1e-4, atol=1e-3)
+    return sum(k.calls for k in found.kernels()) - products * len(blocks)
+
+
 def test_blocks_that_share_a_graph_keep_weights_each():
     """Compiled one by one, as is usual for models of equal blocks: from the second round on nothing is packed, but of what was written."""
     blocks, x = [compile_fresh(nn.Linear(512, 512, bias=False)) for _ in range(4)], torch.randn(2, 512)
-
-    def kernels() -> int:
-        with hologram_torch.profile() as found:
-            for block in blocks:
-                torch.testing.assert_close(block(x), x @ block.weight.T, rtol=1e-4, atol=1e-3)
-        return sum(k.calls for k in found.kernels()) - len(blocks)
-
     with torch.no_grad():
-        assert [kernels() for _ in range(5)] == [4, 4, 0, 0, 0]
+        assert [packings(blocks, x, 1) for _ in range(5)] == [4, 4, 0, 0, 0]
         packed = hologram_torch.stats()["memory"]["packed_weights"]
         blocks[2].weight.mul_(1.5)
         blocks[1].weight = nn.Parameter(torch.randn(512, 512))
-        assert [kernels() for _ in range(4)] == [2, 1, 0, 0]
+        assert [packings(blocks, x, 1) for _ in range(4)] == [2, 1, 0, 0]
         del blocks[0]
-        assert kernels() == 0
+        assert packings(blocks, x, 1) == 0
         assert hologram_torch.stats()["memory"]["packed_weights"] == packed - packed // 4
         del blocks[:2]
         for _ in range(70):
             blocks[0](x)
         assert hologram_torch.stats()["memory"]["packed_weights"] == packed // 4
+
+
+def test_blocks_that_tie_their_first_weight_keep_the_others_each():
+    first, x = nn.Linear(512, 512, bias=False), torch.randn(2, 512)
+    blocks = [compile_fresh(nn.Sequential(first, nn.Linear(512, 512, bias=False))) for _ in range(4)]
+    with torch.no_grad():
+        assert [packings(blocks, x, 2) for _ in range(5)] == [5, 5, 0, 0, 0]
+        first.weight.mul_(1.5)
+        assert [packings(blocks, x, 2) for _ in range(3)] == [1, 0, 0]  # once for all of them
+        packed = hologram_torch.stats()["memory"]["packed_weights"]
+        del blocks[1:]
+        for _ in range(70):
+            blocks[0](x)
+        assert hologram_torch.stats()["memory"]["packed_weights"] <= packed - 3 * MIB
+
+
+def test_tensors_without_memory_are_refused():
+    compiled, x, freed = compile_fresh(lambda x: torch.relu(x) * 2), torch.randn(4, 8), torch.randn(4, 8)
+    compiled(x)
+    freed.untyped_storage().resize_(0)
+    for t in (FakeTensorMode().from_tensor(x), freed):
+        with pytest.raises(RuntimeError, match="has no memory"):
+            compiled(t)
 
 
 def test_code_and_plans_are_counted_while_their_graphs_live():
