@@ -230,7 +230,7 @@ class ArrayCall {
       place = own;
       return true;
     }
-    if (!numpy::is_array(object)) return false;
+    if (!numpy::is_plain_array(object)) return false;
     const numpy::Array* array = numpy::as_array(object);
     hologram_dtype dtype;
     if (!numpy::dtype_of(*array, dtype) || dtype != a.dtype ||

@@ -14,7 +14,7 @@ namespace {
 enum Entry { array_type = 2, descr_from_type = 45, new_from_descr = 94, set_base_object = 282 };
 
 struct Api {
-  PyTypeObject* array = nullptr;
+  PyTypeObject *array = nullptr, *mapped = nullptr;
   PyObject* (*descr_from_type)(int) = nullptr;
   PyObject* (*new_from_descr)(PyTypeObject*, PyObject* descr, int ndim, const Py_ssize_t* shape,
                               const Py_ssize_t* strides, void* data, int flags,
@@ -39,6 +39,7 @@ Api load() {
   if (!table) nb::raise_python_error();
   Api api;
   api.array = static_cast<PyTypeObject*>(table[array_type]);
+  api.mapped = reinterpret_cast<PyTypeObject*>(np.attr("memmap").inc_ref().ptr());
   api.descr_from_type = reinterpret_cast<decltype(api.descr_from_type)>(table[descr_from_type]);
   api.new_from_descr = reinterpret_cast<decltype(api.new_from_descr)>(table[new_from_descr]);
   api.set_base_object = reinterpret_cast<decltype(api.set_base_object)>(table[set_base_object]);
@@ -75,6 +76,10 @@ constexpr int first_of_packages = 256;  // type numbers from here on are not Num
 }  // namespace
 
 bool is_array(PyObject* object) { return PyObject_TypeCheck(object, api().array); }
+
+bool is_plain_array(PyObject* object) {
+  return Py_TYPE(object) == api().array || Py_TYPE(object) == api().mapped;
+}
 
 bool dtype_of(const Array& array, hologram_dtype& dtype) {
   const Descr* d = array.descr;

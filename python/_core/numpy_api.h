@@ -27,6 +27,8 @@ inline constexpr int c_contiguous = 0x1, aligned = 0x100, writeable = 0x400;
 
 /// Whether the object is an ndarray. Imports NumPy at first use; throws nanobind::python_error.
 bool is_array(PyObject* object);
+/// Whether it is one whose operations are ndarray's: no masked array, matrix or user's subclass.
+bool is_plain_array(PyObject* object);
 inline Array* as_array(PyObject* object) { return reinterpret_cast<Array*>(object); }
 /// The dtype of an array in the machine's byte order; false for others than ours.
 bool dtype_of(const Array& array, hologram_dtype& dtype);

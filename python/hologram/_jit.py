@@ -89,6 +89,8 @@ class Jitted:
                 self._use(graphs, compiled)
                 self._graphs[structure] = self._graphs.pop(structure, graphs)
                 return compiled.finish(results, out)
+        if any(map(_steps.strange, flat)):
+            return self._untraced(args, out, kwargs)
         traced = next((leaf for leaf in flat if isinstance(leaf, Array)), None)
         if traced is not None and out is None:  # called by a function that is traced: part of that
             from hologram._creation import seen
@@ -106,6 +108,15 @@ class Jitted:
             self._flat = graphs
         self._quick = _quick(self._flat)
         return compiled.finish(results, out)
+
+    def _untraced(self, args: Any, out: Any, kwargs: Any) -> Any:
+        """The function as it is, for arrays whose class has operations of its own."""
+        returned = self._function(*args, **kwargs)
+        if out is None:
+            return returned
+        values: list[Any] = []
+        structure = _flatten(returned, values)
+        return _unflatten(structure, iter(write_results(values, out)))
 
     def _forget(self, latest: list["_Compiled"]) -> None:
         """Drops the graphs of the nestings whose last use is longest ago, but for these, while there are too many."""
@@ -269,6 +280,8 @@ class _Stepped:
                 given = parted.given
             if given is None:
                 return None
+        if any(map(_steps.strange, leaves)):
+            return None
 
         def trace(log: Any) -> Any:
             return Plan(*self._trace(leaves, self._options, self._recorder, log))

@@ -88,6 +88,8 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, 
     if axis is None:
         values, axis = [v.ravel() for v in values], 0
     dtype = dtype or np.result_type(*[v.dtype for v in values])
+    if not all(v.ndim for v in values):
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
     axis %= values[0].ndim
     nodes, first = [], values[0].value.shape
     for v in values:

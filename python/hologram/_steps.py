@@ -76,6 +76,11 @@ def native(value: Any) -> Any:
     return value if type(value) is float or isinstance(value, (np.ndarray, _core.Buffer)) else np.asarray(value)
 
 
+def strange(value: Any) -> bool:
+    """Whether it is an array with operations of its own: a masked array, a matrix, of a user's class."""
+    return isinstance(value, np.ndarray) and type(value) not in (np.ndarray, np.memmap)
+
+
 def fits(pattern: Any, value: Any, symbols: list[int]) -> bool:
     """Whether the value is one that the trace is right for; notes what sizes the symbols have."""
     kind = pattern[0]

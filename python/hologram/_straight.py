@@ -24,6 +24,13 @@ def as_array(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, (np.ndarray, np.generic, int, float, complex)) else None
 
 
+def as_argument(value: Any) -> Any:
+    """As as_array(), of an argument."""
+    if steps.strange(value):
+        raise Parted()
+    return as_array(value)
+
+
 def refs(value: Any, kind: type) -> list[Any]:
     """The references in arguments of a step."""
     if type(value) is kind:
@@ -116,8 +123,8 @@ class Writer:
     def __init__(self, plan: Any, light: bool) -> None:
         self.plan, self.light, self.lines = plan, light, ["def follow(leaves):"]
         self.checked: set[int] = set()  # slots whose dtype and sizes were looked at
-        self.held: dict[str, Any] = {"ndarray": np.ndarray, "array": np.array, "as_array": as_array, "Parted": Parted}
-        self.held.update(AGAIN=AGAIN, calls=plan.quick_calls, flatten=steps.flatten, native=steps.native, fits=steps.fits)
+        self.held: dict[str, Any] = {"ndarray": np.ndarray, "array": np.array, "as_array": as_array, "as_argument": as_argument}
+        self.held.update(Parted=Parted, AGAIN=AGAIN, calls=plan.quick_calls, flatten=steps.flatten, native=steps.native, fits=steps.fits)
         self.known: set[int] = set()  # symbols with a value
         self.owned: set[int] = set()  # slots whose arrays nothing outside of the plan has
         self.arrays: set[int] = set()  # slots that hold plain arrays
@@ -162,7 +169,8 @@ class Writer:
                 self.check_array(slot, pattern[1], pattern[2], sizes)
 
     def check_array(self, slot: int, dtype: Any, dims: Any, sizes: bool) -> None:
-        self.line(f"t = e{slot} if type(e{slot}) is ndarray else as_array(e{slot})")
+        other = "as_argument" if slot < self.plan._leaves else "as_array"
+        self.line(f"t = e{slot} if type(e{slot}) is ndarray else {other}(e{slot})")
         held = self.hold(dtype)
         self.refuse(f"t is None or t.dtype is not {held} and t.dtype != {held} or t.ndim != {len(dims)}")
         wrong = []

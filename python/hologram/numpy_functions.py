@@ -21,10 +21,12 @@ def _reduce(a: Array, op: str, axis: Any, keepdims: Any, dtype: Any = None, out:
     if out is not None:
         raise TraceError("hologram.jit: out= inside a traced function is not supported")
     node = a.value if dtype is None else a.tracer.cast(a, dtype)
-    axes = axes_of(axis, len(node.shape))
+    axes = axes_of(axis, len(node.shape)) if node.shape or axis not in (0, -1) else []
     empty = a.tracer.dim(product(node.shape[i] for i in axes))
     if op in ("max", "min", "argmax", "argmin") and isinstance(empty, int) and empty == 0:
         raise ValueError(f"zero-size array to reduction operation {op} which has no identity")
+    if not node.shape and op.startswith("arg"):  # there is one place
+        return a.make(a.tracer.number(np.dtype(np.int64), 0))
     reduced, left = node, axes
     if op in ("sum", "max", "min") and axes[:-1] and axes[-1] == len(node.shape) - 1 and _parts_of_rows(node):
         reduced, left = a.tracer.graph.reduce("reduce_" + op, node, axes[-1:]), axes[:-1]
@@ -99,12 +101,20 @@ def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initi
 
 @implements("any")
 def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Array:
-    return _reduce(among(a.astype(np.bool_), where, False), "max", axis, keepdims, np.bool_, out)
+    return _truth(among(a.astype(np.bool_), where, False), "max", axis, keepdims, out)
 
 
 @implements("all")
 def all_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Array:
-    return _reduce(among(a.astype(np.bool_), where, True), "min", axis, keepdims, np.bool_, out)
+    return _truth(among(a.astype(np.bool_), where, True), "min", axis, keepdims, out)
+
+
+def _truth(a: Array, name: str, axis: Any, keepdims: Any, out: Any) -> Array:
+    """The extremum of bools, which nothing has too."""
+    if any(isinstance(n, int) and n == 0 for n in a.shape):
+        wide = a.astype(np.int8)
+        return _reduce(wide, "sum" if name == "max" else "prod", axis, keepdims, None, out).astype(np.bool_)
+    return _reduce(a, name, axis, keepdims, np.bool_, out)
 
 
 @implements("count_nonzero")
@@ -315,10 +325,14 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
 
 @implements("round", "around")
 def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    if a.dtype.kind in "iu" and decimals >= 0:
+        return a.copy()
     if decimals == 0:
         return np.rint(a)
     scale = 10.0 ** abs(decimals)
-    return np.rint(a * scale) / scale if decimals > 0 else np.rint(a / scale) * scale
+    if decimals > 0:
+        return np.rint(a * scale) / scale
+    return (np.rint(a / scale) * scale).astype(a.dtype) if a.dtype.kind in "iu" else np.rint(a / scale) * scale
 
 
 @implements("zeros_like", "empty_like")

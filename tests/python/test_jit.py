@@ -36,45 +36,30 @@ def check(function, *arguments, rtol=2e-5, jitted=None):
 
 
 CASES = {
-    "dense": (lambda x, y: np.tanh(x @ y).sum(axis=-1), X, Y),
-    "broadcast": (lambda x, v: x * 2 + v - 1.5, X, V),
-    "float": (lambda x, a: x * a, X, 2.5),
-    "mean": (lambda x: (x.mean(0), x.mean(), np.mean(x, dtype=np.float64)), X),
-    "mean of ints": (lambda i: i.mean(axis=1), I),
-    "mean of halves": (lambda x: x.mean(), X.astype(np.float16)),
+    "dense": (lambda x, y: np.tanh(x @ y).sum(axis=-1), X, Y), "broadcast": (lambda x, v: x * 2 + v - 1.5, X, V),
+    "float": (lambda x, a: x * a, X, 2.5), "mean": (lambda x: (x.mean(0), x.mean(), np.mean(x, dtype=np.float64)), X),
+    "mean of ints": (lambda i: i.mean(axis=1), I), "mean of halves": (lambda x: x.mean(), X.astype(np.float16)),
     "std": (lambda x: (x.std(axis=1, keepdims=True), np.var(x, ddof=1)), X),
-    "sum of ints": (lambda i: (i.sum(), i.astype(np.int8).sum(0)), I),
-    "sum of bools": (lambda b: b.sum(axis=0), B),
-    "floor": (lambda i: i // 3 + i % 4, I),
-    "negative floor": (lambda i: (i // -4, i % -4), I),
-    "floor of floats": (lambda x: (x // 0.3, x % 0.3), X),
-    "ints to floats": (lambda i: np.exp(i) + i / 2, I),
-    "int powers": (lambda i: i**3, I),
-    "powers": (lambda x: np.abs(x) ** 0.5 + x**2 + 2**x, X),
-    "where": (lambda x: np.where(x > 0, x, 0.0), X),
-    "clip": (lambda x: np.clip(x, -1, 1), X),
+    "sum of ints": (lambda i: (i.sum(), i.astype(np.int8).sum(0)), I), "sum of bools": (lambda b: b.sum(axis=0), B),
+    "floor": (lambda i: i // 3 + i % 4, I), "negative floor": (lambda i: (i // -4, i % -4), I),
+    "floor of floats": (lambda x: (x // 0.3, x % 0.3), X), "ints to floats": (lambda i: np.exp(i) + i / 2, I),
+    "int powers": (lambda i: i**3, I), "powers": (lambda x: np.abs(x) ** 0.5 + x**2 + 2**x, X),
+    "where": (lambda x: np.where(x > 0, x, 0.0), X), "clip": (lambda x: np.clip(x, -1, 1), X),
     "slices": (lambda x: (x[1:, ::2], x[-1], x[:, None, 2:5], x[::-1], x[..., -3:], x[10:]), X),
-    "take": (lambda x: (x[[0, 2]], np.take(x, np.array([[0, -1]]), axis=1)), X),
-    "indices": (lambda x, i: x[i], X, np.array([4, 0, -1])),
-    "reshape": (lambda x: (x.reshape(-1), x.reshape(7, 5), x.ravel()[:, None]), X),
-    "transpose": (lambda x: x.T @ x, X),
+    "take": (lambda x: (x[[0, 2]], np.take(x, np.array([[0, -1]]), axis=1)), X), "indices": (lambda x, i: x[i], X, np.array([4, 0, -1])),
+    "reshape": (lambda x: (x.reshape(-1), x.reshape(7, 5), x.ravel()[:, None]), X), "transpose": (lambda x: x.T @ x, X),
     "vectors": (lambda x, v: (x @ v, v @ v, np.dot(v, v), np.outer(v, v)), X, V),
-    "batches": (lambda a, y: a @ y, rng.standard_normal((2, 4, 5, 7)).astype(np.float32), Y),
-    "int product": (lambda i: i @ i.T, I),
-    "extrema": (lambda x: (x.max(1), x.argmin(1), x.min()), X),
-    "sizes": (lambda x: x / x.shape[0] + x.size, X),
-    "join": (lambda x: (np.concatenate([x, x * 2], axis=1), np.stack([x, x + 1])), X),
-    "scan": (lambda x: np.cumsum(x, 1), X),
-    "truth": (lambda x: ((x > 0).any(1), (x > -9).all(), np.logical_not(x > 0) | np.isnan(x)), X),
-    "mixed": (lambda x, i: np.maximum(x, i), X, I),
-    "hypot": (lambda x: np.hypot(x, 3) + np.sign(x) + np.logaddexp(x, x), X),
-    "constants": (lambda x: x + V, X),
+    "batches": (lambda a, y: a @ y, rng.standard_normal((2, 4, 5, 7)).astype(np.float32), Y), "int product": (lambda i: i @ i.T, I),
+    "extrema": (lambda x: (x.max(1), x.argmin(1), x.min(), x[0, 0].argmax(), x[0, 0].sum(0)), X),
+    "sizes": (lambda x: x / x.shape[0] + x.size, X), "join": (lambda x: (np.concatenate([x, x * 2], axis=1), np.stack([x, x + 1])), X),
+    "scan": (lambda x: np.cumsum(x, 1), X), "truth": (lambda x: ((x > 0).any(1), (x > -9).all(), np.logical_not(x > 0) | np.isnan(x)), X),
+    "truth of nothing": (lambda x: (x[:0].any(), x[:, :0].all(1)), X), "mixed": (lambda x, i: np.maximum(x, i), X, I),
+    "hypot": (lambda x: np.hypot(x, 3) + np.sign(x) + np.logaddexp(x, x), X), "constants": (lambda x: x + V, X),
     "accumulate": (lambda x, i: (np.add.accumulate(x, 1), np.maximum.accumulate(x), np.minimum.accumulate(i, axis=-1)), X, I),
     "accumulate products": (lambda i: (np.multiply.accumulate(i), np.add.accumulate(i > 0)), I),
     "reduce": (lambda x, i: (np.add.reduce(x), np.maximum.reduce(x, 1), np.add.reduce(i, None), np.logical_or.reduce(i > 2)), X, I),
     "outer": (lambda x, v: (np.subtract.outer(x, v), np.maximum.outer(v, 1.5), np.add.outer(v[0], v)), X, V),
-    "scalars": (lambda x: x + np.float32(2) * np.int8(3), X),
-    "identity": (lambda x: x, X),
+    "scalars": (lambda x: x + np.float32(2) * np.int8(3), X), "identity": (lambda x: x, X),
     "moves": (lambda x: (np.expand_dims(x, 1), np.squeeze(x[None], 0), np.swapaxes(x, 0, 1), np.moveaxis(x, 0, 1)), X),
     "like": (lambda x: np.zeros_like(x) + np.ones_like(x) * np.full_like(x, 3), X),
     "bits": (lambda i: (i & 3) | (i ^ 5) + (i << 2) - (i >> 1) + ~i, I),
@@ -83,24 +68,32 @@ CASES = {
     "powers by roots": (lambda x: (x**1.5, x**-1.5, x**-3.0), np.array([0, -0.0, 1, 2, 3.7, np.inf, -np.inf, np.nan, -2, 1e-9, 1e9])),
     "places of extremes": (lambda x: (x.argmax(1), np.argmin(x, axis=-1, keepdims=True), x.argmax(0), np.argmax(x)), TIES),
     "places of extreme ints": (lambda x: (x.argmax(1), np.argmin(x, axis=-1, keepdims=True), x.argmin(0)), I.astype(np.uint64) % 4),
-    "round": (lambda x: np.round(x, 2), X.astype(np.float64)),
-    "f64": (lambda x: np.log1p(np.abs(x)).sum(), X.astype(np.float64)),
-    "f16": (lambda x: np.exp(x) * 2, X.astype(np.float16)),
+    "round": (lambda x, i: (np.round(x, 2), np.round(i), i.astype(np.int8).round(-1)), X.astype(np.float64), I * 7),
+    "f64": (lambda x: np.log1p(np.abs(x)).sum(), X.astype(np.float64)), "f16": (lambda x: np.exp(x) * 2, X.astype(np.float16)),
     "where=": (lambda x, b: (x.sum(where=b), x.mean(1, where=b), x.max(0, initial=-9, where=b), (x > 1).any(1, where=b)), X, B),
     "where= of variance": (lambda x, b: (x.var(where=b, ddof=1), x.std(axis=0, where=b | (x < -1))), np.abs(X), B),
     "initial": (lambda x: (x.sum(initial=2), x.prod(1, initial=3), x.min(0, initial=-0.5)), X),
     "selection": (lambda x, b: (x[b].sum(), x[b].mean(), x[b].max(), x[b].min(), x[b].std(), (x[b] > 1).any()), X, B),
     "selection of ints": (lambda i: (i[i > 2].sum(), i[i > 2].max(), i[i > 2].prod(), np.count_nonzero(i[i > -3])), I),
     "arithmetic of selections": (lambda x, i: (np.exp(x[x > 0] * 2) - x[x > 0]).sum() / x[x > 0].size, X, I),
-    "nothing selected": (lambda x: x[x > 99].sum(), X),
-    "sort": (lambda x: (np.sort(x), np.sort(x, axis=0), np.sort(x, axis=None)), X),
+    "nothing selected": (lambda x: x[x > 99].sum(), X), "sort": (lambda x: (np.sort(x), np.sort(x, axis=0), np.sort(x, axis=None)), X),
     "argsort": (lambda i: (np.argsort(i, kind="stable"), i.argsort(0, kind="stable")), I),
     "sort with NaN": (lambda x: (np.sort(x), np.argsort(x, kind="stable")), np.where(B, X, np.float32(np.nan))),
     "sort of one dimension": (lambda v: v[np.argsort(v)], V),
     "median": (lambda x, i: (np.median(x), np.median(x, axis=0), np.median(i, axis=1, keepdims=True)), X, I),
     "median with NaN": (lambda x: (np.median(x, axis=1), np.median(x)), np.where(X > -0.7, X, np.float32(np.nan))),
     "layer norm": (lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5), X),
-}
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [lambda x: x * x.T, lambda x: (np.unique(x).sum(), x.T * x)[1]])
+def test_arrays_with_operations_of_their_own_are_numpys(function):
+    x, jitted = X[:5, :5], hologram.jit(function)
+    np.testing.assert_array_equal(jitted(x), function(x))
+    for own in (np.ma.masked_array(x, x > 0), np.asmatrix(x)):
+        got, want = jitted(own), function(own)
+        assert type(got) is type(want) and np.ma.allclose(got, want)
+        np.testing.assert_array_equal(np.ma.getmaskarray(got), np.ma.getmaskarray(want))
 
 
 @pytest.mark.parametrize("name", CASES)
