@@ -43,3 +43,26 @@ def test_sums_at_places_and_signs(dtype):
     x, i, s = torch.randn(40, 5).to(dtype), torch.randint(0, 3, (600,)), torch.randn(600, 5).to(dtype)
     for at in (i[:, None].expand(s.shape), i[:, None].repeat(1, 5)):  # rows whole, or number by number
         torch.testing.assert_close(compile_fresh(function)(x, i, at, s), function(x, i, at, s), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_norms_by_float32_weights_have_float32_moments(dtype):
+    x, w, b = torch.randn(2, 8, 8).to(dtype), torch.rand(8), torch.rand(8)
+    for function in (
+        lambda x: torch.native_layer_norm(x, (8,), w, b, 1e-5), lambda x: torch.native_group_norm(x, w, None, 2, 8, 8, 4, 1e-5),
+        lambda x: torch.native_batch_norm(x, w, b, None, None, True, 0.1, 1e-5),
+        lambda x: torch.native_batch_norm(x, None, None, b.clone(), w.clone(), True, 0.1, 1e-5),
+        lambda x: torch.native_batch_norm(x, w, b, b.clone(), w.clone(), False, 0.1, 1e-5),
+    ):  # fmt: skip
+        with torch.no_grad():
+            torch.testing.assert_close(compile_fresh(function)(x), function(x), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("types", [(torch.float32, torch.float64), (torch.bfloat16, torch.float32)])
+@pytest.mark.parametrize("loss", [torch.nn.functional.soft_margin_loss, torch.nn.functional.huber_loss])
+def test_losses_of_two_types_have_the_operands(loss, types):
+    x, target = torch.randn(5, 7).to(types[0]), torch.randn(5, 7).sign().to(types[1])
+    with torch.no_grad():
+        for reduction in ("none", "mean", "sum"):
+            results = [f(x, target, reduction=reduction) for f in (compile_fresh(loss), loss)]
+            torch.testing.assert_close(*results, rtol=2e-2, atol=2e-2)

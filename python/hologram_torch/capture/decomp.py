@@ -5,6 +5,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..translate import refusals
+from .forms import WIDE, widened
 
 aten = torch.ops.aten
 
@@ -87,13 +88,41 @@ _ALSO = (
 )  # fmt: skip
 
 
-def _soft_margin_loss(x, target, *rest):
-    """Eager broadcasts the target to the operand alone."""
-    if torch.broadcast_shapes(x.shape, target.shape) != x.shape:
-        return NotImplemented
-    from torch._decomp import decomposition_table
+def _loss(op):
+    """A loss that eager computes in the operand's type, whatever the target's. Not where there may be gradients: tracing has promised the
+    wider type, and with it how many bytes a gradient has."""
 
-    return decomposition_table[aten.soft_margin_loss.default](x, target, *rest)
+    def decompose(x, target, reduction=1, *rest):
+        from torch._decomp import decomposition_table
+
+        whole = decomposition_table[op]
+        if torch.broadcast_shapes(x.shape, target.shape) != x.shape:
+            return NotImplemented if op == aten.soft_margin_loss.default else whole(x, target, reduction, *rest)
+        if x.dtype == target.dtype or torch.is_grad_enabled():
+            return whole(x, target, reduction, *rest)
+        if op == aten.soft_margin_loss.default:
+            loss = (-x * target).to(x.dtype).exp().log1p()
+        else:
+            loss = whole(x, target, 0, *rest).to(x.dtype)
+        return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
+
+    return decompose
+
+
+def _normalised(op):
+    """Halves that are normalised with float32 weights or statistics: on the processor eager's means and deviations are then float32,
+    where tracing says that they are halves."""
+
+    def decompose(x, *rest):
+        others = {t.dtype for t in rest if isinstance(t, torch.Tensor)} - {x.dtype}
+        if x.device.type != "cpu" or x.dtype not in WIDE or not others:
+            return NotImplemented
+        if op == aten.native_group_norm.default and torch.is_grad_enabled():  # whose moments have gradients, of the promised type
+            return NotImplemented
+        y, *moments = op(widened(x), *rest)
+        return y.to(x.dtype), *moments
+
+    return decompose
 
 
 def _embedding_backward(gradient, indices, num_weights, padding_idx, scale_grad_by_freq):
@@ -114,8 +143,12 @@ def _own() -> dict:
         aten.embedding_dense_backward.default: _embedding_backward,
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _multi_head_attention,
-        aten.soft_margin_loss.default: _soft_margin_loss,
-    }
+        **{op: _loss(op) for op in (aten.soft_margin_loss.default, aten.huber_loss.default)},
+        **{op: _normalised(op) for op in (
+            aten.native_layer_norm.default, aten.native_group_norm.default, aten._native_batch_norm_legit_functional.default,
+            aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_no_training.default,
+        )},
+    }  # fmt: skip
 
 
 def _attend(x, width, heads, qkv_weight, qkv_bias, out_weight, out_bias, mask, mask_type):

@@ -20,6 +20,7 @@ def table() -> dict:
         aten.randint.default: _randint, aten.randint.low: _randint_from,
         aten.randint_like.default: _randint_like, aten.randint_like.low_dtype: _randint_like_from,
         aten.randperm.default: _randperm, aten.multinomial.default: multinomial,
+        **{op: _contiguous(op) for op in (aten.poisson.default, aten._standard_gamma.default, aten.binomial.default)},
     }  # fmt: skip
 
 
@@ -219,6 +220,15 @@ def _randperm(n, *, dtype=torch.int64, **options):
     if dtype not in (torch.int32, torch.int64) or n < 0:
         return NotImplemented
     return _numbers("permutation", torch.empty((n,), dtype=dtype, **options))
+
+
+def _contiguous(op):
+    """The operator stays with PyTorch, whose result is contiguous, where tracing says that it lies as the operand."""
+
+    def draw(x, *rest):
+        return NotImplemented if x.is_contiguous() else op(x.contiguous(), *rest)
+
+    return draw
 
 
 def multinomial(p, n, replacement=False, *, generator=None):
