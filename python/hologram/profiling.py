@@ -196,7 +196,7 @@ class Profile:
 
     def save(self, path: Union[str, os.PathLike[str]]) -> None:
         """Writes the trace (.json) or the page (.html). ValueError for another suffix."""
-        name = os.fspath(path)
+        name = os.fsdecode(path)
         if name.endswith(".json"):
             text = json.dumps(self.trace())
         elif name.endswith((".html", ".htm")):

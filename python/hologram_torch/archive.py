@@ -264,10 +264,11 @@ def _tree(spec, leaves):
     if spec.is_leaf():
         return next(leaves)
     parts = [_tree(child, leaves) for child in spec.children()]
-    if issubclass(spec.type, dict) and all(isinstance(key, str) for key in spec.context):
+    kind = spec.type if isinstance(spec.type, type) else tuple  # namedtuples' is a function
+    if issubclass(kind, dict) and all(isinstance(key, str) for key in spec.context):
         return {"dict": dict(zip(spec.context, parts))}
-    if issubclass(spec.type, (tuple, list)):
-        return {"tuple" if issubclass(spec.type, tuple) else "list": parts}
+    if issubclass(kind, (tuple, list)):
+        return {"tuple" if issubclass(kind, tuple) else "list": parts}
     raise NotImplementedError(f"export: arguments and results are tuples, lists and dicts with string keys, not {spec.type.__name__}")
 
 

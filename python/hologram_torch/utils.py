@@ -28,7 +28,7 @@ def train_step(model, batch, optimizer, loss=None):
 
 def save(value, path):
     """torch.save whole or not at all: whenever the process or the machine ends, `path` holds this value or the one before."""
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     if os.path.exists(path) and not os.path.isfile(path):  # a device, as /dev/null, must not make way for a file
         raise FileExistsError(errno.EEXIST, "it is no regular file", path)
     part = f"{path}.{os.getpid()}.part"

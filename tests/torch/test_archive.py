@@ -1,4 +1,5 @@
 # tests/torch/test_archive.py: models exported to files that run without PyTorch
+import collections
 import json
 from pathlib import Path
 
@@ -109,12 +110,15 @@ def test_sizes_that_calls_choose(name, path):
         assert_near(model(*arrays(inputs)), run_eager(case.module, inputs), 1e-4)
 
 
+Parts = collections.namedtuple("Parts", "first image number nothing")
+
+
 @module(linear=lambda: torch.nn.Linear(4, 3))
 def Pair(self, image, scale, *, extras=None, flag=True):
     y = self.linear(image) * scale
     if extras is not None:
         y = y + extras["shift"]
-    return {"result": y, "parts": (y[:, :1], image, 7, None), "transposed": y.mT}
+    return {"result": y, "parts": Parts(y[:, :1], image, 7, None), "transposed": y.mT}
 
 
 def test_arguments_and_results_nest_as_the_model_has_them(path):

@@ -1,4 +1,5 @@
 # tests/torch/test_backend.py: the backend's own behaviour: options, statistics, dtypes, regions, failures
+import os
 import re
 from pathlib import Path
 
@@ -121,9 +122,10 @@ def test_explain_tells_operations_kernels_and_fallbacks(tmp_path):
     text = str(found)
     assert "canonical" in text and "aten.special_airy_ai.default ×1" in text and "dot_general" in text
     for name in ("plan.svg", "plan.html"):
-        found.save(str(tmp_path / name))
+        found.save(os.fsencode(tmp_path / name))
         assert "<svg" in (tmp_path / name).read_text()
     refuses(ValueError, "should end in", lambda: found.save("plan.txt"))
+    refuses(IndexError, "no graph 7", lambda: found.svg(7))
 
 
 # --- results and arguments

@@ -92,6 +92,8 @@ class Explanation:
 
     def svg(self, index: int = 0) -> str:
         """The plan of graph `index` as an SVG picture."""
+        if not -len(self.graphs) <= index < len(self.graphs):
+            raise IndexError(f"explain: there is no graph {index}; {len(self.graphs)} were compiled")
         return draw(self.graphs[index].plan)
 
     def html(self) -> str:
@@ -101,7 +103,7 @@ class Explanation:
 
     def save(self, path) -> None:
         """Writes the page (.html) or the picture of the first graph (.svg). Raises ValueError for another suffix."""
-        path = os.fspath(path)
+        path = os.fsdecode(path)
         if path.endswith(".svg"):
             content = self.svg()
         elif path.endswith((".html", ".htm")):
