@@ -213,10 +213,10 @@ class GraphBuilder:
     def take(self, x, indices, axis, batch=0):
         return self.make("take", [x, indices], ints=[axis, batch])
 
-    def argsort(self, x, axis, descending=False, count=None):
-        """The positions of the first `count` elements along `axis` once these are stably sorted."""
-        count = x.shape[axis] if count is None else count
-        return self.make("argsort", [x], ints=[axis, int(descending)], exprs=[count])
+    def argsort(self, x, axis, descending=False, count=None, first=0):
+        """The positions of `count` elements along `axis`, from place `first` on, once these are stably sorted."""
+        count = x.shape[axis] - first if count is None else count
+        return self.make("argsort", [x], ints=[axis, int(descending), first], exprs=[count])
 
     def scatter(self, x, indices, updates, axis, mode="set", batch=0):
         mode = ("set", "add", "mul", "max", "min").index(mode)

@@ -186,9 +186,10 @@ class Decoder {
   DType type() { return enumerator(static_cast<DType>(num_dtypes - 1)); }
   bool flag() { return enumerator(static_cast<uint8_t>(1)) != 0; }
 
-  int small() {
+  int small(uint64_t most = 0) {
     int64_t n = in_.sint();
-    if (n < -1 || n > 1 << 16) in_.error("a number out of range");
+    if (n < -1 || n > std::max<int64_t>(1 << 16, static_cast<int64_t>(most)))
+      in_.error("a number out of range");
     return static_cast<int>(n);
   }
 
@@ -289,7 +290,7 @@ class Decoder {
   template <class B>
   void block(B& b) {
     auto take = [&](const Field<B>& f, bool leads) {
-      if (f.leads == leads) with_value(f, b, [&](auto& value) { field(value); });
+      if (f.leads == leads) with_value(f, b, [&](auto& value) { field(value, f.limit); });
     };
     in_binary_order(Form<B>::fields, [&](const Field<B>& f) { take(f, true); });
     axes(b.axes);
@@ -302,10 +303,10 @@ class Decoder {
       if (flag()) block(b.tail);
   }
 
-  void field(int& n) { n = small(); }
-  void field(bool& b) { b = flag(); }
-  void field(DType& t) { t = type(); }
-  void field(double& x) { x = std::bit_cast<double>(in_.word()); }
+  void field(int& n, uint64_t limit) { n = small(limit); }
+  void field(bool& b, uint64_t) { b = flag(); }
+  void field(DType& t, uint64_t) { t = type(); }
+  void field(double& x, uint64_t) { x = std::bit_cast<double>(in_.word()); }
 
   void stages(std::vector<Stage>& list) {
     size_t count = in_.count(limits::stages);

@@ -27,7 +27,7 @@ void run_block(const atlas::SortBlock& b, Frame& frame) {
   std::vector<int64_t> extents;
   for (size_t k = 0; k < rank; ++k) extents.push_back(eval_uniform(b.axes[k].extent, frame));
   int64_t n = eval_uniform(b.axes[element].extent, frame),
-          count = std::min(n, eval_uniform(b.axes[place].extent, frame));
+          count = std::min(n - b.first, eval_uniform(b.axes[place].extent, frame));
   BodyRunner key(b.key), epilogue(b.epilogue);
   Walk points(extents, 0);
   std::vector<uint64_t> keys(static_cast<size_t>(std::max<int64_t>(n, 0)));
@@ -52,7 +52,7 @@ void run_block(const atlas::SortBlock& b, Frame& frame) {
       return b.descending ? keys[x] > keys[y] : keys[x] < keys[y];
     });
     batches(place, count, [&](int64_t i, int some) {
-      frame.element = order.data() + i;
+      frame.element = order.data() + b.first + i;
       epilogue.run(frame, some);
     });
     frame.element = nullptr;

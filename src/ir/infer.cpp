@@ -214,8 +214,8 @@ class Rule {
   }
 
   Type sort() {
-    if (attrs_.ints.size() == 1) attrs_.ints.push_back(0);
-    count("axis,descending", attrs_.ints.size(), 2);
+    while (!attrs_.ints.empty() && attrs_.ints.size() < 3) attrs_.ints.push_back(0);
+    count("axis,descending,first", attrs_.ints.size(), 3);
     count("count", attrs_.exprs.size(), 1);
     const Shape& from = in_[0]->shape;
     int64_t axis = attrs_.ints[0];
@@ -226,8 +226,10 @@ class Rule {
     symbolic(n, "count");
     Shape out = from;
     Expr& length = out[static_cast<size_t>(axis)];
-    need(!provably_less(n, Expr(0)) && !provably_less(length, n), "a count of {} from {} elements",
-         n, length);
+    const int64_t first = attrs_.ints[2];
+    need(first >= 0 && first <= INT32_MAX, "first is {}, expected 0 to {}", first, INT32_MAX);
+    need(!provably_less(n, Expr(0)) && !provably_less(length, n + Expr(first)),
+         "a count of {} from {} of {} elements", n, first, length);
     length = n;
     return {DType::i64, out};
   }

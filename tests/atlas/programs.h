@@ -194,8 +194,8 @@ inline Program attention_gradients(DType type) {
   return p;
 }
 
-/// out[i, :] = the order of the s1 keys of row i, of which s2 are wanted.
-inline Program row_order(DType type, bool descending) {
+/// out[i, :] = the order of the s1 keys of row i, of which s2 are wanted from place `first` on.
+inline Program row_order(DType type, bool descending, int first = 0) {
   Program p;
   p.num_symbols = 3;
   p.buffers = {{type, atlas::Access::read, sym(0) * sym(1)}, {DType::i64, atlas::Access::write, sym(0) * sym(2)}};
@@ -203,7 +203,7 @@ inline Program row_order(DType type, bool descending) {
   b.axes = {{atlas::AxisKind::parallel, sym(0)}, {atlas::AxisKind::row, sym(1)}, {atlas::AxisKind::parallel, sym(2)}};
   b.batch_rank = 1;
   b.key_type = type;
-  b.descending = descending;
+  b.descending = descending, b.first = first;
   Expr i = Expr::axis(0, sym(0)), j = Expr::axis(1, sym(1)), place = Expr::axis(2, sym(2));
   BodyBuilder(b.key).load(0, type, i * sym(1) + j);
   BodyBuilder e(b.epilogue);

@@ -36,15 +36,15 @@ def _rows(c, x):
     return c.reshape(x, [rows, n]), list(x.shape)
 
 
-def sorted_rows(c, x, descending=False, count=None):
-    """Rows in order, or the first `count` of each, and the positions that their elements had."""
+def sorted_rows(c, x, descending=False, count=None, first=0):
+    """Rows in order, or `count` of each from place `first` on, and the positions that their elements had."""
     n = x.shape[-1]
     flat, shape = _rows(c, x)
     if count is not None:
         shape[-1] = count
     if c.hint(flat.shape[0]) == 0 or c.hint(n) == 0:
         return c.slice_axis(x, len(shape) - 1, 0, shape[-1]), c.number("i64", 0, shape)
-    position = c.argsort(flat, 1, descending, shape[-1])
+    position = c.argsort(flat, 1, descending, shape[-1], first)
     return c.reshape(c.take(flat, position, 1, batch=1), shape), c.reshape(position, shape)
 
 
@@ -93,11 +93,9 @@ def _at(c, x, dim, keepdim, at):
     if not x.shape:
         return _scalar_result(c, x)
     moved, back = _last(c, x, dim)
-    out = []
-    for values in sorted_rows(c, moved, count=at + 1):
-        values = c.permute(c.slice_axis(values, len(back) - 1, at, 1), back)
-        out.append(c.reshape(values, c.out_shapes[len(out)]))
-    return tuple(out)
+    first = at if type(at) is int else 0
+    picks = (c.slice_axis(v, len(back) - 1, at - first, 1) for v in sorted_rows(c, moved, count=at - first + 1, first=first))
+    return tuple(c.reshape(c.permute(v, back), s) for v, s in zip(picks, c.out_shapes, strict=True))
 
 
 @lower("kthvalue.default")
@@ -113,18 +111,20 @@ def _middle(c, x, dim, ignore_nan):
     n = moved.shape[-1]
     if type(n) is not int or n == 0:
         raise Unsupported("median of nothing")
-    values, positions = sorted_rows(c, moved)
-    if x.dtype not in dtypes.FLOATS:
-        picks = [c.slice_axis(v, len(back) - 1, (n - 1) // 2, 1) for v in (values, positions)]
-        return [c.permute(v, back) for v in picks]
-    last = len(back) - 1
-    known = c.reduce("sum", c.cast(c.eq(values, values), "i64"), [last], True)
-    if ignore_nan:
+    floats, last = x.dtype in dtypes.FLOATS, len(back) - 1
+    if floats and ignore_nan:
+        values, positions = sorted_rows(c, moved)
+        known = c.reduce("sum", c.cast(c.eq(values, values), "i64"), [last], True)
         at = c.ew("max", c.ew("shr", c.sub(known, 1), c.number("i64", 1)), 0)
-    else:  # the first NaN, where there is one
-        at = c.where(c.eq(known, n), c.number("i64", (n - 1) // 2), known)
-    here = c.eq(c.iota("i64", values.shape, last), at)
-    position = c.reduce("sum", c.where(here, positions, c.number("i64", 0)), [last], True)
+        here = c.eq(c.iota("i64", values.shape, last), at)
+        position = c.reduce("sum", c.where(here, positions, c.number("i64", 0)), [last], True)
+    else:
+        value, position = sorted_rows(c, moved, count=1, first=(n - 1) // 2)
+        if not floats:
+            return [c.permute(v, back) for v in (value, position)]
+        unknown = c.cast(c.ne(moved, moved), "u8")
+        first = c.reduce("argmax", unknown, [last], True)
+        position = c.where(c.ne(c.reduce("max", unknown, [last], True), 0), first, position)
     flat, shape = _rows(c, moved)
     source = c.add(c.reshape(position, [flat.shape[0], 1]), c.mul(c.iota("i64", [flat.shape[0], 1], 0), n))
     value = c.reshape(c.take(c.flatten(flat), source, 0), [*shape[:-1], 1])

@@ -1,6 +1,8 @@
 // atlas/blocks/sort.h: the order of rows.
 #pragma once
 
+#include <limits>
+
 #include "atlas/blocks/form.h"
 
 namespace hologram::atlas {
@@ -9,13 +11,15 @@ namespace hologram::atlas {
 /// `key` ends with the element's key in `key_type` and sees batch and element axes; `epilogue` sees
 /// batch and place axes and stores accumulator 0, the i64 number of the element that comes to this
 /// place when the row is stably sorted. NaN is the largest, -0 equals +0; `descending` turns the
-/// order around, equal elements still by their numbers. There are no more places than elements.
+/// order around, equal elements still by their numbers. Places are counted from `first` on, and
+/// there are no more of them than elements from there.
 struct SortBlock {
   std::vector<Axis> axes;
   int batch_rank = 0;
   Body key, epilogue;
   DType key_type = DType::f32;
   bool descending = false;
+  int first = 0;
 
   bool operator==(const SortBlock&) const = default;
 };
@@ -30,6 +34,11 @@ struct Form<SortBlock> {
       {.word = "batch", .member = &B::batch_rank, .limit = limits::axes, .leads = true},
       {.word = "key", .member = &B::key_type},
       {.word = "descending", .member = &B::descending},
+      {.word = "first",
+       .member = &B::first,
+       .limit = std::numeric_limits<int>::max(),
+       .optional = true,
+       .added = 1},
   };
 
   static BodyRole key(const B& b) { return {.axes = {0}, .value = b.key_type}; }

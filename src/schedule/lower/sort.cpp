@@ -25,6 +25,7 @@ Kernels lower_sort(const Context& cx) {
   b.axes.push_back({AxisKind::row, x->shape[axis]});
   b.axes.push_back({AxisKind::parallel, s->shape[axis]});
   b.descending = s->attrs.ints[1] != 0;
+  b.first = static_cast<int>(s->attrs.ints[2]);
   {
     Emitter e = cx.emitter(k, b.key);
     Val key = e.widen(e.value(x, from));

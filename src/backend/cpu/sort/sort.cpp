@@ -3,9 +3,10 @@
 //
 // A row's keys become unsigned numbers in the order wanted. Entries, a number and its element, are
 // then moved by one byte of the number after the other, the lowest first; a byte that all numbers
-// share is passed over. Where few places of a long row are wanted, only entries up to the bucket of
-// leading bits that the last place falls into are sorted. In a short row an entry's place is the
-// number of entries below it, counted for whole vectors of entries.
+// share is passed over. Where not all places of a long row are wanted, only entries in the buckets
+// of leading bits that these places fall into are kept, again and again while they are many; where
+// very few of the first are, only elements below the last of them so far. In a short row an entry's
+// place is the number of entries below it, counted for whole vectors of entries.
 #include "backend/cpu/sort/sort.h"
 
 #include <algorithm>
@@ -21,6 +22,8 @@ namespace {
 constexpr int digit_bits = 8, digit_values = 1 << digit_bits;
 constexpr int leading_bits = 11;       // of the buckets that choose entries
 constexpr int64_t worth_choosing = 4;  // elements per place from which on they are chosen first
+constexpr int64_t worth_passing = 32;  // and from which on most are only looked at
+constexpr int64_t passed = 64;         // elements that are looked at with one limit
 constexpr int64_t padding = 16;        // entries that whole vectors may reach beyond a row
 constexpr int counted_vectors = 16;    // of the longest row whose places are counted
 constexpr int counted_together = 4;    // vectors of such a row
@@ -78,6 +81,12 @@ class SortEmitter : IndexBuilder {
     first_ = {memory, at(memory, mul(room, 2))};
     second_ = {second, element_at(first_.elements, room)};
     used_ = k_.slot(word(), "used");
+    place_ = k_.slot(word(), "place");
+    if (passes()) {
+      all_ = k_.slot(ir_.getInt1Ty(), "all");
+      limit_ = k_.slot(key_type(), "limit");
+      lane_keys_ = k_.slot(key_type(), "keys", lanes_);
+    }
     ranks_ = k_.slot(word(), "ranks", counted_vectors * words_of(k_.target));
     histogram_ = k_.slot(ir_.getInt32Ty(), "histogram", digits_ * digit_values);
     if (chooses()) buckets_ = k_.slot(ir_.getInt32Ty(), "buckets", int64_t{1} << leading());
@@ -89,6 +98,13 @@ class SortEmitter : IndexBuilder {
                &count = b_.axes[static_cast<size_t>(place_axis_)].extent;
     return !provably_less(n, count * Expr(worth_choosing));
   }
+
+  bool passes() const {
+    const Expr &n = b_.axes[static_cast<size_t>(element_axis_)].extent,
+               &count = b_.axes[static_cast<size_t>(place_axis_)].extent;
+    return b_.first == 0 && !provably_less(n, count * Expr(worth_passing));
+  }
+  llvm::Type* key_type() { return ir_.getIntNTy(static_cast<unsigned>(bits_)); }
 
   Value* now(int side, bool elements = false) {
     return ir_.CreateLoad(ir_.getPtrTy(), elements ? sides_[side].elements : sides_[side].numbers);
@@ -109,28 +125,129 @@ class SortEmitter : IndexBuilder {
     scope.seek();
     set(0, first_);
     set(1, second_);
-    entries(scope);
+    ir_.CreateStore(k_.i64(b_.first), place_);
+    Value* is_short = few(n_);  // known if the row's length is
+    Value* passed_over = ir_.getFalse();
+    if (passes())
+      passed_over = ir_.CreateAnd(
+          ir_.CreateAnd(ir_.CreateNot(is_short), ir_.CreateICmpSGT(count_, k_.i64(0))),
+          ir_.CreateICmpSLE(mul(count_, worth_passing), n_));
+    emit_if(scope, passed_over, [&](Scope& s) { pass_over(s); });
     scope.seek();
-    Value* most = k_.i64(counted_vectors * words_of(k_.target));
-    Value* is_short = ir_.CreateICmpSLE(n_, most);  // known if the row's length is
-    emit_if(scope, is_short, [&](Scope& s) { count_places(s, n_); });
-    scope.seek();
-    emit_if(scope, ir_.CreateNot(is_short), [&](Scope& s) { long_row(s, most); });
+    emit_if(scope, ir_.CreateNot(passed_over), [&](Scope& s) {
+      entries(s);
+      s.seek();
+      emit_if(s, is_short, [&](Scope& row) { count_places(row, n_); });
+      s.seek();
+      emit_if(s, ir_.CreateNot(is_short), [&](Scope& row) { long_row(row); });
+    });
     places(scope);
   }
 
-  void long_row(Scope& scope, Value* most) {
+  Value* few(Value* entries) {
+    return ir_.CreateICmpSLE(entries, k_.i64(counted_vectors * words_of(k_.target)));
+  }
+
+  void order(Scope& scope, Value* used) {
+    scope.seek();
+    Value* counted = few(used);
+    emit_if(scope, counted, [&](Scope& s) { count_places(s, used); });
+    scope.seek();
+    emit_if(scope, ir_.CreateNot(counted), [&](Scope& s) { sort(s, used); });
+    scope.seek();
+  }
+
+  void long_row(Scope& scope) {
     scope.seek();
     if (!chooses()) return sort(scope, n_);
     ir_.CreateStore(n_, used_);
-    emit_if(scope, ir_.CreateICmpSLE(mul(count_, worth_choosing), n_),
-            [&](Scope& s) { choose(s); });
+    auto rounds = [&](Scope& s) {
+      constexpr int64_t most = (64 + leading_bits - 1) / leading_bits;
+      emit_loop(s, k_.i64(0), k_.i64(most), k_.i64(1), true, [&](Scope& round, Value*) {
+        Value* used = ir_.CreateLoad(word(), used_);
+        Value* many = ir_.CreateAnd(ir_.CreateNot(few(used)),
+                                    ir_.CreateICmpSGT(used, mul(count_, worth_choosing / 2)));
+        emit_if(round, many, [&](Scope& one) { choose(one, used); });
+      });
+    };
+    emit_if(scope, ir_.CreateICmpSLE(mul(count_, worth_choosing), n_), rounds);
     scope.seek();
-    Value* used = ir_.CreateLoad(word(), used_);
-    Value* few = ir_.CreateICmpSLE(used, most);
-    emit_if(scope, few, [&](Scope& s) { count_places(s, used); });
+    order(scope, ir_.CreateLoad(word(), used_));
+  }
+
+  /// Keeps the elements below the last of the first places' among those before, and sorts what is
+  /// kept when it has grown.
+  void pass_over(Scope& scope) {
+    using llvm::Intrinsic::smax, llvm::Intrinsic::smin;
     scope.seek();
-    emit_if(scope, ir_.CreateNot(few), [&](Scope& s) { sort(s, used); });
+    ir_.CreateStore(k_.i64(0), used_);
+    ir_.CreateStore(ir_.getTrue(), all_);
+    ir_.CreateStore(llvm::Constant::getNullValue(key_type()), limit_);
+    Value* room = ir_.CreateBinaryIntrinsic(smax, mul(count_, 4), k_.i64(passed));
+    auto wide = [&](Value* x) { return splat(k_, {x, false}, lanes_); };
+    emit_loop(scope, k_.i64(0), n_, k_.i64(passed), true, [&](Scope& part, Value* first) {
+      Value* some = ir_.CreateBinaryIntrinsic(smin, sub(n_, first), k_.i64(passed));
+      Value* limit = wide(ir_.CreateLoad(key_type(), limit_));
+      Value* all = ir_.CreateLoad(ir_.getInt1Ty(), all_);
+      emit_if(part, all, [&](Scope& taken) {
+        Value* used = ir_.CreateLoad(word(), used_);
+        const Entries entries{now(0), now(0, true)};
+        for_vectors(taken, some, lanes_, [&](Scope& s, Value* offset, Value* mask) {
+          s.seek();
+          Value* from = add(first, offset);
+          put(entries, keys_of(s, from, mask), add(used, offset), from);
+        });
+        taken.seek();
+        ir_.CreateStore(add(used, some), used_);
+      });
+      part.seek();
+      emit_if(part, ir_.CreateNot(all), [&](Scope& filtered) {
+        for_vectors(filtered, some, lanes_, [&](Scope& s, Value* offset, Value* mask) {
+          s.seek();
+          Value* from = add(first, offset);
+          Value* keys = keys_of(s, from, mask);
+          Value* takes = ir_.CreateICmpULT(keys, limit);
+          keep(s, keys, mask ? ir_.CreateAnd(takes, mask) : takes, from);
+        });
+      });
+      part.seek();
+      Value* ends = ir_.CreateICmpSGE(add(first, passed), n_);
+      Value* full = ir_.CreateICmpSGE(ir_.CreateLoad(word(), used_), room);
+      emit_if(part, ir_.CreateOr(ends, full), [&](Scope& s) {
+        order(s, ir_.CreateLoad(word(), used_));
+        Value* last = load(word(), at(now(0), add(count_, -1)));
+        if (!apart_) last = ir_.CreateLShr(last, 32);
+        ir_.CreateStore(ir_.CreateTrunc(last, key_type()), limit_);
+        ir_.CreateStore(ir_.getFalse(), all_);
+        ir_.CreateStore(count_, used_);
+      });
+    });
+  }
+
+  /// Appends those of a vector's elements that `takes` names, mostly none, to the entries.
+  void keep(Scope& scope, Value* keys, Value* takes, Value* from) {
+    Value* bits = ir_.CreateBitCast(takes, ir_.getIntNTy(static_cast<unsigned>(lanes_)));
+    bits = ir_.CreateZExt(bits, word());
+    emit_if(scope, ir_.CreateICmpNE(bits, k_.i64(0)), [&](Scope& some) {
+      ir_.CreateAlignedStore(keys, lane_keys_, llvm::Align(1));
+      Value *numbers = now(0), *elements = now(0, true), *used = ir_.CreateLoad(word(), used_);
+      Value* end = add(used, ir_.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, bits));
+      ir_.CreateStore(end, used_);
+      emit_loop(
+          some, used, end, k_.i64(1), true, {bits},
+          [&](Scope&, Value* to, std::vector<Value*> left) -> std::vector<Value*> {
+            Value* lane = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, left[0], ir_.getTrue());
+            Value* key = ir_.CreateLoad(key_type(), ir_.CreateGEP(key_type(), lane_keys_, lane));
+            Value *element = add(from, lane), *number = ir_.CreateZExt(key, word());
+            if (apart_)
+              store(ir_.CreateTrunc(element, ir_.getInt32Ty()), element_at(elements, to));
+            else
+              number = ir_.CreateOr(ir_.CreateShl(number, 32), element);
+            store(number, at(numbers, to));
+            return {ir_.CreateAnd(left[0], ir_.CreateSub(left[0], k_.i64(1)))};
+          });
+    });
+    scope.seek();
   }
 
   /// Moves each of `used` entries, few, to the place that is the number of entries below it.
@@ -144,6 +261,21 @@ class SortEmitter : IndexBuilder {
       steps.push_back(llvm::ConstantInt::get(word(), static_cast<uint64_t>(l)));
     scope.seek();
     Value *from = now(0), *from_elements = now(0, true), *to = now(1), *to_elements = now(1, true);
+    auto count = [&](Scope& group, Value* begin, Value* end, std::vector<Value*> start,
+                     auto below) {
+      group.seek();
+      return emit_loop(group, begin, end, k_.i64(1), false, std::move(start),
+                       [&](Scope&, Value* j, std::vector<Value*> sum) -> std::vector<Value*> {
+                         Value* other = wide(load(word(), at(from, j)));
+                         for (size_t v = 0; v < sum.size(); ++v) {
+                           Value* is = below(other, j, v);
+                           sum[v] = k_.target.isa == Isa::avx512
+                                        ? ir_.CreateSelect(is, ir_.CreateAdd(sum[v], one), sum[v])
+                                        : ir_.CreateSub(sum[v], ir_.CreateSExt(is, vector));
+                         }
+                         return sum;
+                       });
+    };
     emit_loop(scope, k_.i64(0), used, k_.i64(counted_together * words), false,
               [&](Scope& group, Value* first) {
                 std::vector<Value*> mine, numbers, none;
@@ -153,22 +285,24 @@ class SortEmitter : IndexBuilder {
                   numbers.push_back(ir_.CreateAdd(wide(offset), llvm::ConstantVector::get(steps)));
                   none.push_back(llvm::Constant::getNullValue(vector));
                 }
-                auto sums = emit_loop(
-                    group, k_.i64(0), used, k_.i64(1), false, none,
-                    [&](Scope&, Value* j, std::vector<Value*> sum) -> std::vector<Value*> {
-                      Value* other = wide(load(word(), at(from, j)));
-                      for (size_t v = 0; v < sum.size(); ++v) {
-                        Value* below = ir_.CreateICmpULT(other, mine[v]);
-                        if (apart_)  // equal numbers: by their elements
-                          below = ir_.CreateOr(
-                              below, ir_.CreateAnd(ir_.CreateICmpEQ(other, mine[v]),
-                                                   ir_.CreateICmpULT(wide(j), numbers[v])));
-                        sum[v] = k_.target.isa == Isa::avx512
-                                     ? ir_.CreateSelect(below, ir_.CreateAdd(sum[v], one), sum[v])
-                                     : ir_.CreateSub(sum[v], ir_.CreateSExt(below, vector));
-                      }
-                      return sum;
-                    });
+                auto less = [&](Value* other, Value*, size_t v) {
+                  return ir_.CreateICmpULT(other, mine[v]);
+                };
+                std::vector<Value*> sums = none;
+                Value* from_here = k_.i64(0);
+                if (apart_) {  // equal numbers: by their elements, which those before are below
+                  from_here = least(add(first, counted_together * words), used);
+                  sums = count(group, k_.i64(0), first, sums, [&](Value* other, Value*, size_t v) {
+                    return ir_.CreateICmpULE(other, mine[v]);
+                  });
+                  sums =
+                      count(group, first, from_here, sums, [&](Value* other, Value* j, size_t v) {
+                        Value* same = ir_.CreateAnd(ir_.CreateICmpEQ(other, mine[v]),
+                                                    ir_.CreateICmpULT(wide(j), numbers[v]));
+                        return ir_.CreateOr(ir_.CreateICmpULT(other, mine[v]), same);
+                      });
+                }
+                sums = count(group, from_here, used, sums, less);
                 group.seek();
                 for (int v = 0; v < counted_together; ++v)
                   store(sums[static_cast<size_t>(v)], at(ranks_, add(first, v * words)));
@@ -195,23 +329,31 @@ class SortEmitter : IndexBuilder {
                          llvm::ConstantVector::get(steps));
   }
 
+  /// The keys of a vector of elements, as numbers.
+  Value* keys_of(Scope& s, Value* from, Value* mask) {
+    s.set_axis(element_axis_, from);
+    s.set_lanes(element_axis_, lanes_, mask);
+    Value* x = splat(k_, emit_body(s, b_.key).back(), lanes_);
+    s.seek();
+    return emit_sort_key(k_, b_.key_type, b_.descending, x);
+  }
+
+  /// A vector of keys and their elements, from `from` on, as entries from place `to` on.
+  void put(const Entries& entries, Value* keys, Value* to, Value* from) {
+    if (apart_) {
+      store(keys, at(entries.numbers, to));
+      return store(element_numbers(from, 32), element_at(entries.elements, to));
+    }
+    keys = ir_.CreateZExt(keys, k_.widen(word(), lanes_));
+    keys = ir_.CreateOr(ir_.CreateShl(keys, llvm::ConstantInt::get(keys->getType(), 32)),
+                        element_numbers(from, 64));
+    store(keys, at(entries.numbers, to));
+  }
+
   void entries(Scope& scope) {
     for_vectors(scope, n_, lanes_, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
-      s.set_axis(element_axis_, offset);
-      s.set_lanes(element_axis_, lanes_, mask);
-      Value* x = splat(k_, emit_body(s, b_.key).back(), lanes_);
-      s.seek();
-      Value* v = emit_sort_key(k_, b_.key_type, b_.descending, x);
-      if (apart_) {
-        store(v, at(first_.numbers, offset));
-        store(element_numbers(offset, 32), element_at(first_.elements, offset));
-        return;
-      }
-      v = ir_.CreateZExt(v, k_.widen(word(), lanes_));
-      v = ir_.CreateOr(ir_.CreateShl(v, llvm::ConstantInt::get(v->getType(), 32)),
-                       element_numbers(offset, 64));
-      store(v, at(first_.numbers, offset));
+      put(first_, keys_of(s, offset, mask), offset, offset);
     });
   }
 
@@ -229,8 +371,8 @@ class SortEmitter : IndexBuilder {
     store(ir_.CreateAdd(load(ir_.getInt32Ty(), p), ir_.getInt32(1)), p);
   }
 
-  /// The least and the greatest of the entries' numbers.
-  std::array<Value*, 2> range_of(Scope& scope, Value* source) {
+  /// The least and the greatest of the first `used` entries' numbers.
+  std::array<Value*, 2> range_of(Scope& scope, Value* source, Value* used) {
     using llvm::Intrinsic::umax, llvm::Intrinsic::umin;
     const int words = words_of(k_.target);
     auto walk = [&](Value* from, Value* to, int step, std::vector<Value*> start) {
@@ -243,60 +385,70 @@ class SortEmitter : IndexBuilder {
                        });
     };
     scope.seek();
-    Value *whole = ir_.CreateAnd(n_, k_.i64(-words)),
+    Value *whole = ir_.CreateAnd(used, k_.i64(-words)),
           *none = llvm::Constant::getNullValue(k_.widen(word(), words));
     auto wide = walk(k_.i64(0), whole, words, {ir_.CreateNot(none), none});
     scope.seek();
     Value *low = ir_.CreateIntMinReduce(wide[0]), *high = ir_.CreateIntMaxReduce(wide[1]);
-    auto all = walk(whole, n_, 1, {low, high});
+    auto all = walk(whole, used, 1, {low, high});
     scope.seek();
     return {all[0], all[1]};
   }
 
-  /// Leaves only the entries whose leading bits are not above those of the last place's. Integers
-  /// are mostly small: theirs are the leading ones of what they are above the least.
-  void choose(Scope& scope) {
-    Value *source = first_.numbers, *base = nullptr;
-    Value* shift = k_.i64((apart_ ? 64 : 32 + bits_) - leading());
-    if (is_int(b_.key_type) && bits_ > leading_bits) {
-      const auto [low, high] = range_of(scope, source);
-      base = low;
-      Value* zeros = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, ir_.CreateSub(high, low),
-                                               ir_.getFalse());
-      shift = ir_.CreateSub(k_.i64(64 - leading()), zeros);
-      shift = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, shift, k_.i64(0));
-    }
-    auto bucket = [&](Value* e) {
-      return ir_.CreateLShr(base ? ir_.CreateSub(e, base) : e, shift);
-    };
+  /// Leaves only the entries whose leading bits are those of the first place's, of the last one's
+  /// or between them: the leading ones of what numbers are above the least.
+  void choose(Scope& scope, Value* used) {
+    const std::array<Value*, 2> range = range_of(scope, now(0), used);
+    emit_if(scope, ir_.CreateICmpNE(range[0], range[1]), [&](Scope& s) { choose(s, used, range); });
+  }
+
+  void choose(Scope& scope, Value* used, const std::array<Value*, 2>& range) {
+    Value *source = now(0), *elements = now(0, true), *to = now(1), *to_elements = now(1, true);
+    Value* zeros = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz,
+                                             ir_.CreateSub(range[1], range[0]), ir_.getTrue());
+    Value* shift = ir_.CreateBinaryIntrinsic(
+        llvm::Intrinsic::smax, ir_.CreateSub(k_.i64(64 - leading()), zeros), k_.i64(0));
+    auto bucket = [&](Value* e) { return ir_.CreateLShr(ir_.CreateSub(e, range[0]), shift); };
     clear(scope, buckets_, int64_t{1} << leading());
-    emit_loop(scope, k_.i64(0), n_, k_.i64(1), false,
+    emit_loop(scope, k_.i64(0), used, k_.i64(1), true,
               [&](Scope&, Value* i) { count_up(buckets_, bucket(load(word(), at(source, i)))); });
-    Value* limit = bucket_of_last(scope);
-    auto kept = emit_loop(scope, k_.i64(0), n_, k_.i64(1), false, {k_.i64(0)},
-                          [&](Scope&, Value* i, std::vector<Value*> to) -> std::vector<Value*> {
+    scope.seek();
+    Value* place = ir_.CreateLoad(word(), place_);
+    Bucket first{k_.i64(0), k_.i64(0)};
+    if (b_.first > 0) first = bucket_of(scope, place);
+    const Bucket last = bucket_of(scope, add(add(place, count_), -1));
+    ir_.CreateStore(sub(place, first.before), place_);
+    Value* span = sub(last.number, first.number);
+    auto kept = emit_loop(scope, k_.i64(0), used, k_.i64(1), true, {k_.i64(0)},
+                          [&](Scope&, Value* i, std::vector<Value*> next) -> std::vector<Value*> {
                             Value* e = load(word(), at(source, i));
-                            store(e, at(second_.numbers, to[0]));
+                            store(e, at(to, next[0]));
                             if (apart_)
-                              store(load(ir_.getInt32Ty(), element_at(first_.elements, i)),
-                                    element_at(second_.elements, to[0]));
-                            Value* stays = ir_.CreateICmpSLE(bucket(e), limit);
-                            return {ir_.CreateAdd(to[0], ir_.CreateZExt(stays, word()))};
+                              store(load(ir_.getInt32Ty(), element_at(elements, i)),
+                                    element_at(to_elements, next[0]));
+                            Value* stays =
+                                ir_.CreateICmpULE(ir_.CreateSub(bucket(e), first.number), span);
+                            return {ir_.CreateAdd(next[0], ir_.CreateZExt(stays, word()))};
                           });
     scope.seek();
     ir_.CreateStore(kept[0], used_);
     swap();
   }
 
-  /// The bucket in which the count of places is reached: its sixteen buckets first.
-  Value* bucket_of_last(Scope& scope) {
+  struct Bucket {
+    Value *number, *before;  ///< entries in the buckets before it
+  };
+
+  /// The bucket that a place falls into: its sixteen buckets first.
+  Bucket bucket_of(Scope& scope, Value* place) {
     auto* sixteen = llvm::FixedVectorType::get(ir_.getInt32Ty(), 16);
-    // Of what has been seen: the sum, the last step that began below the count, the sum before it.
+    // Of what has been seen: the sum, the last step that began at the place or below, the sum
+    // before it.
     auto search = [&](Value* from, Value* to, int64_t step, Value* before, auto size) {
       scope.seek();
       return emit_loop(scope, from, to, k_.i64(step), true, {before, from, before},
                        [&](Scope&, Value* i, std::vector<Value*> now) -> std::vector<Value*> {
-                         Value* open = ir_.CreateICmpSLT(now[0], count_);
+                         Value* open = ir_.CreateICmpSLE(now[0], place);
                          return {ir_.CreateAdd(now[0], ir_.CreateZExt(size(i), word())),
                                  ir_.CreateSelect(open, i, now[1]),
                                  ir_.CreateSelect(open, now[0], now[2])};
@@ -308,7 +460,7 @@ class SortEmitter : IndexBuilder {
     auto one = search(group[1], add(group[1], 16), 1, group[2],
                       [&](Value* i) { return load(ir_.getInt32Ty(), element_at(buckets_, i)); });
     scope.seek();
-    return one[1];
+    return {one[1], one[2]};
   }
 
   Value* digit(Value* entry, Value* shift) {
@@ -361,7 +513,8 @@ class SortEmitter : IndexBuilder {
 
   void places(Scope& scope) {
     scope.seek();
-    Value *numbers = now(0), *elements = now(0, true);
+    Value* first = ir_.CreateLoad(word(), place_);
+    Value *numbers = at(now(0), first), *elements = element_at(now(0, true), first);
     for_vectors(scope, count_, lanes_, [&](Scope& s, Value* offset, Value* mask) {
       s.seek();
       s.set_axis(place_axis_, offset);
@@ -393,6 +546,9 @@ class SortEmitter : IndexBuilder {
   };
   std::array<Side, 2> sides_{};
   llvm::AllocaInst *used_ = nullptr, *histogram_ = nullptr, *buckets_ = nullptr, *ranks_ = nullptr;
+  llvm::AllocaInst* place_ = nullptr;  ///< the first one wanted, among the entries
+  // Of what is passed over: whether nothing is yet, else keys from which on; a vector's keys.
+  llvm::AllocaInst *all_ = nullptr, *limit_ = nullptr, *lane_keys_ = nullptr;
 };
 
 }  // namespace

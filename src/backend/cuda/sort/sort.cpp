@@ -57,7 +57,7 @@ class SortEmitter {
         apart_(size_of(b_.key_type) == 8),
         thread_(wide(k.thread())) {
     elements_ = emit_expr(k.root(), plan.elements).v;
-    places_ = emit_expr(k.root(), plan.places).v;
+    places_ = emit_expr(k.root(), plan.places + Expr(b_.first)).v;
     k.root().seek();
   }
 
@@ -86,7 +86,7 @@ class SortEmitter {
     root.seek();
     Value* alone = plan_.tiled ? ir_.CreateICmpEQ(k_.teams(), k_.i64(1)) : ir_.getTrue();
     emit_if(root, alone, [&](Scope& whole) {
-      each(whole, k_.i64(0), places_, [&](Scope& s, Value* place) {
+      each(whole, k_.i64(b_.first), places_, [&](Scope& s, Value* place) {
         s.seek();
         finish(s, place, load(shared_, place));
       });
@@ -128,7 +128,9 @@ class SortEmitter {
                       return {ir_.CreateAdd(sum[0], smaller(from, count_of(other), entry))};
                     })[0];
       own.seek();
-      emit_if(own, ir_.CreateICmpSLT(place, places_), [&](Scope& s) { finish(s, place, entry); });
+      Value* wanted = ir_.CreateAnd(ir_.CreateICmpSLT(place, places_),
+                                    ir_.CreateICmpSGE(place, k_.i64(b_.first)));
+      emit_if(own, wanted, [&](Scope& s) { finish(s, place, entry); });
     });
     root.seek();
     k_.finish();
@@ -258,7 +260,7 @@ class SortEmitter {
   void finish(Scope& scope, Value* place, const Entry& entry) {
     scope.seek();
     Value* element = apart_ ? entry.element : ir_.CreateAnd(entry.number, k_.i64(0xffffffff));
-    scope.set_axis(b_.batch_rank + 1, place);
+    scope.set_axis(b_.batch_rank + 1, ir_.CreateSub(place, k_.i64(b_.first)));
     scope.set_accumulator(0, {element, false});
     emit_body(scope, b_.epilogue);
   }
@@ -268,7 +270,8 @@ class SortEmitter {
   const atlas::SortBlock& b_;
   const SortPlan& plan_;
   bool apart_;
-  Value *thread_, *elements_, *places_;
+  Value *thread_, *elements_;
+  Value* places_;           // that count, from 0 on: those before the first one wanted too
   Value* first_ = nullptr;  // element of the tile
   Memory shared_{};
 };

@@ -37,7 +37,8 @@ void write_block(Unit& unit, const atlas::SortBlock& b) {
     scope.axes[static_cast<int>(place)] = "place";
     scope.axes.erase(static_cast<int>(element));
     scope.accumulators = {fmt::format("{}({})", unit.helper("wide"), own)};
-    unit.block([&] { BodyWriter(unit, scope).write(b.epilogue); }, "if (place < {})",
+    if (b.first > 0) unit.line("place = place - {};", b.first);
+    unit.block([&] { BodyWriter(unit, scope).write(b.epilogue); }, "if (place >= 0 && place < {})",
                index_text(unit, b.axes[place].extent, scope));
   });
   unit.set_rounds(b.axes[element].extent);
