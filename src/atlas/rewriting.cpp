@@ -64,6 +64,23 @@ std::optional<Expr> margin(const Body& body, ValueId id) {
   return i.op == ir::Op::lt ? *y - *x - Expr(1) : *y - *x;
 }
 
+std::optional<Expr> difference(const Body& body, ValueId id) {
+  const Instr& i = body.instrs[id];
+  if (i.code != Code::arithmetic || i.type != DType::i64 ||
+      (i.op != ir::Op::eq && i.op != ir::Op::ne))
+    return std::nullopt;
+  auto x = coordinates(body, i.args[0]), y = coordinates(body, i.args[1]);
+  if (!x || !y) return std::nullopt;
+  return *x - *y;
+}
+
+std::vector<bool> of_coordinates(const Body& body) {
+  std::vector<bool> found;
+  for (ValueId k = 0; k < body.instrs.size(); ++k)
+    found.push_back(margin(body, k) || difference(body, k) || coordinates(body, k));
+  return found;
+}
+
 Instr Rewriting::renamed(ValueId k) const {
   Instr i = from_.instrs[k];
   for (ValueId& a : i.args)

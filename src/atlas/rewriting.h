@@ -13,6 +13,13 @@ namespace hologram::atlas {
 /// other instruction.
 std::optional<Expr> margin(const Body& body, ValueId id);
 
+/// What is 0 where equality `id` of coordinates (eq, ne) finds equal ones, and only there; nullopt
+/// for any other instruction.
+std::optional<Expr> difference(const Body& body, ValueId id);
+
+/// Which instructions are coordinates, or compare some.
+std::vector<bool> of_coordinates(const Body& body);
+
 /// A body that is written instruction by instruction from another one, which outlives it.
 class Rewriting {
  public:

@@ -289,11 +289,12 @@ def diagonal_scatter(c, x, source, offset=0, dim1=0, dim2=1):
     n = source.shape[-1]
     if all(type(m) is int for m in (rows, columns)):
         _check_size(source, [*lead, min(rows + min(offset, 0), columns - max(offset, 0))])
-    first = max(-offset, 0) * columns + max(offset, 0)
-    at = c.add(c.mul(c.iota("i64", [n], 0), c.scalar(columns + 1, "i64")), c.scalar(first, "i64"))
-    flat = c.scatter(c.reshape(moved, [*lead, rows * columns]), at, source, len(lead))
+    last = len(lead)
+    spread = c.pad(c.cast(source, x.dtype), [0] * last + [max(-offset, 0)], [*lead, rows], 0)
+    row, column = (c.iota("i64", moved.shape, axis) for axis in (last, last + 1))
+    here = c.eq(c.add(row, c.number("i64", offset)), column)
     inverse = [order.index(i) for i in range(rank)]
-    return c.permute(c.reshape(flat, [*lead, rows, columns]), inverse)
+    return c.permute(c.where(here, c.unsqueeze(spread, last + 1), moved), inverse)
 
 
 @lower("tril_indices.default", "triu_indices.default")

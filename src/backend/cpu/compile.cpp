@@ -17,6 +17,7 @@
 #include "backend/cpu/loops/emit.h"
 #include "backend/cpu/loops/half_vectors.h"
 #include "backend/cpu/loops/place_scratch.h"
+#include "backend/cpu/loops/ranges.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/products/digits.h"
 #include "backend/cpu/products/emit.h"
@@ -55,6 +56,7 @@ atlas::Program expanded(const atlas::Program& original, const Target& target) {
   mark_bounded(program);
   if (target.keeps_nan) mark_low_nan(program);
   place_scratch(program);
+  order_equalities(program);
   return program;
 }
 

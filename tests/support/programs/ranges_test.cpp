@@ -44,13 +44,13 @@ TEST(Ranges, PaddingOnEverySide) {
 }
 
 // Where a row's range begins depends on the row, and on multiples of the coordinate.
-TEST(Ranges, TrianglesAndSlopes) {
-  for (int64_t slope : {1, -1, 3, -2}) {
-    Points t({Expr(40), Expr(133)});
-    Expr to = t.i[0] * Expr(133) + t.i[1];
-    t.p.buffers = {{DType::i16, Access::read, Expr(40 * 133)}, {DType::i16, Access::write, Expr(40 * 133)}};
+TEST(Ranges, TrianglesSlopesAndDiagonals) {
+  for (auto [op, slope] : std::vector<std::pair<Op, int>>{{Op::le, 1}, {Op::le, -1}, {Op::le, 3}, {Op::le, -2}, {Op::eq, 1}, {Op::ne, -2}}) {
+    Points t({Expr(40), Expr(303)});
+    Expr to = t.i[0] * Expr(303) + t.i[1];
+    t.p.buffers = {{DType::i16, Access::read, Expr(40 * 303)}, {DType::i16, Access::write, Expr(40 * 303)}};
     BodyBuilder b = t.body();
-    Val keep = b.le(b.index(t.i[1] * Expr(slope)), b.index(t.i[0] * Expr(2) - Expr(11)));
+    Val keep = b.op(op, b.index(t.i[1] * Expr(slope)), b.index(t.i[0] * Expr(2) - Expr(11)));
     Val other = b.op(Op::bit_not, b.lt(b.index(t.i[0]), b.add(b.index(t.i[1]), b.integer(DType::i64, -5))));
     Val x = b.load(0, DType::i16, to);
     b.store(1, to, b.select(b.op(Op::bit_or, keep, other), x, b.integer(DType::i16, 9)), b.op(Op::bit_or, keep, other));

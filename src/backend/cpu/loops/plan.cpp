@@ -1,6 +1,7 @@
 // backend/cpu/loops/plan.cpp: how a loop block is cut into lanes.
 #include "backend/cpu/loops/plan.h"
 #include "atlas/order.h"
+#include "atlas/rewriting.h"
 #include "backend/cpu/cost.h"
 #include "backend/cpu/loops/columns_plan.h"
 #include "backend/cpu/loops/ranges.h"
@@ -69,11 +70,15 @@ int lane_bytes(const atlas::Program& p) {
     widest = std::max(widest, size_of(t));
     floats = floats || is_float(t);
   };
+  // Ranges of points know what coordinates compare to.
+  const bool ranges = p.nest().stages.size() == 1 && p.nest().stages[0].kind == StageKind::point;
   for (const Stage& s : p.nest().stages) {
     const std::vector<bool> once = shared_by_lanes(p, s), narrowed = narrowed_at_once(s.body);
+    const std::vector<bool> places =
+        ranges ? atlas::of_coordinates(s.body) : std::vector<bool>(s.body.instrs.size());
     for (size_t n = 0; n < once.size(); ++n) {
       const Instr& i = s.body.instrs[n];
-      if (i.code == Code::index || i.code == Code::clamp_index || once[n]) continue;
+      if (i.code == Code::index || i.code == Code::clamp_index || once[n] || places[n]) continue;
       see(narrowed[n] ? DType::f32 : i.type);
       if (i.code == Code::arithmetic && ir::info(i.op).kind == ir::OpKind::cast)
         see(narrowed[i.args[0]] ? DType::f32 : i.from);

@@ -68,6 +68,39 @@ std::optional<Comparison> first_comparison(const Body& body, int lane_axis) {
   return std::nullopt;
 }
 
+void order_equalities(atlas::Program& program) {
+  constexpr int64_t short_line = 128;  // elements, whose masks cost less than three ranges
+  if (program.kind() != atlas::BlockKind::loop) return;
+  atlas::LoopBlock& b = program.loop();
+  if (b.stages.size() != 1 || b.stages[0].kind != atlas::StageKind::point || b.parallel_rank == 0 ||
+      b.lane_axis != b.parallel_rank - 1)
+    return;
+  const Expr& line = b.axes[static_cast<size_t>(b.lane_axis)].extent;
+  if (line.is_const() && line.constant_value() < short_line) return;
+  const Body body = b.stages[0].body;
+  Rewriting out(body);
+  for (ValueId k = 0; k < body.instrs.size(); ++k) {
+    const auto apart = atlas::difference(body, k);
+    if (!apart || apart->is_const()) {
+      out.put(k, out.renamed(k));
+      continue;
+    }
+    const ValueId zero = out.add({.code = Code::constant, .type = DType::i64, .expr = {}}),
+                  place = out.add({.code = Code::index, .type = DType::i64, .expr = *apart});
+    auto truth = [&](ir::Op op, DType type, ValueId x, ValueId y) {
+      return out.add(
+          {.code = Code::arithmetic, .op = op, .type = type, .args = {x, y, no_value}, .expr = {}});
+    };
+    const ValueId both =
+        truth(ir::Op::bit_and, DType::b8, truth(ir::Op::le, DType::i64, zero, place),
+              truth(ir::Op::le, DType::i64, place, zero));
+    out.alias(k, body.instrs[k].op == ir::Op::eq
+                     ? both
+                     : truth(ir::Op::bit_not, DType::b8, both, no_value));
+  }
+  b.stages[0].body = atlas::without_dead(out.take());
+}
+
 bool has_borders(const Body& body, int axis) {
   for (ValueId k = 0; k < body.instrs.size(); ++k)
     if (auto found = comparison(body, k, axis); found && found->slope != 0) return true;

@@ -23,6 +23,9 @@ struct Comparison {
 /// same for all lanes (slope 0).
 std::optional<Comparison> first_comparison(const atlas::Body& body, int lane_axis);
 
+/// Equalities of coordinates on long lines of points as two comparisons, each of which cuts them.
+void order_equalities(atlas::Program& program);
+
 /// Whether comparisons of coordinates cut lines along the axis into ranges.
 bool has_borders(const atlas::Body& body, int axis);
 
