@@ -104,11 +104,12 @@ Value* float_op(Function& k, Op op, std::span<Value* const> a) {
     case Op::rem:
       return soft_fmod(k, a[0], a[1]);
     case Op::min:
-      return ir.CreateBinaryIntrinsic(Intrinsic::minimum, a[0], a[1]);
     case Op::max:
-      if (k.traits.max_gives_second && (is_zero(a[0]) || is_zero(a[1])))
+      if (op == Op::max && k.traits.max_gives_second && (is_zero(a[0]) || is_zero(a[1])))
         return rectified(k, a[is_zero(a[0]) ? 1 : 0], a[is_zero(a[0]) ? 0 : 1]);
-      return ir.CreateBinaryIntrinsic(Intrinsic::maximum, a[0], a[1]);
+      if (Value* own = k.extremum(op == Op::max, a[0], a[1])) return own;
+      return ir.CreateBinaryIntrinsic(op == Op::max ? Intrinsic::maximum : Intrinsic::minimum, a[0],
+                                      a[1]);
     case Op::minnum:
     case Op::maxnum: {
       Value* r = ir.CreateBinaryIntrinsic(

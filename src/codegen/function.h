@@ -164,6 +164,9 @@ class Function {
   /// A float cut to a signed integer of so many bits, the least one for NaN and what does not fit,
   /// by an instruction that gives just that; null if there is none.
   virtual Value* truncate(Value* x, int bits) = 0;
+  /// The larger (or smaller) of two floats, NaN where one is, by fewer instructions than LLVM's
+  /// intrinsic takes; null if there are none.
+  virtual Value* extremum(bool larger, Value* x, Value* y) = 0;
   /// table[index mod its size] for a scalar or a vector of i32.
   virtual Value* look_up(DType type, std::span<const uint64_t> table, Value* index) = 0;
 

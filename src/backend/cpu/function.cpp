@@ -105,6 +105,43 @@ Value* CpuFunction::truncate(Value* x, int bits) {
   return llvm::concatenateVectors(ir, parts);
 }
 
+Value* CpuFunction::larger_number(bool larger, Value* x, Value* y) {
+  const int lanes = lanes_of(x);
+  const bool single = x->getType()->getScalarType()->isFloatTy();
+  const int bytes = lanes * (single ? 4 : 8);
+  if (target.isa != Isa::avx512 || (bytes != 16 && bytes != 32 && bytes != 64)) return nullptr;
+  auto id = bytes == 64   ? single ? Intrinsic::x86_avx512_mask_range_ps_512
+                                   : Intrinsic::x86_avx512_mask_range_pd_512
+            : bytes == 32 ? single ? Intrinsic::x86_avx512_mask_range_ps_256
+                                   : Intrinsic::x86_avx512_mask_range_pd_256
+            : single      ? Intrinsic::x86_avx512_mask_range_ps_128
+                          : Intrinsic::x86_avx512_mask_range_pd_128;
+  // Larger or smaller of the two, with the sign that was compared.
+  std::vector<Value*> operands = {
+      x, y, ir.getInt32(larger ? 5 : 4), llvm::Constant::getNullValue(x->getType()),
+      llvm::ConstantInt::getSigned(ir.getIntNTy(static_cast<unsigned>(std::max(8, lanes))), -1)};
+  if (bytes == 64) operands.push_back(ir.getInt32(4));
+  return ir.CreateIntrinsic(id, {}, operands);
+}
+
+Value* CpuFunction::extremum(bool larger, Value* x, Value* y) {
+  // With a constant LLVM has less to do.
+  if (llvm::isa<llvm::Constant>(x) || llvm::isa<llvm::Constant>(y)) return nullptr;
+  const int lanes = lanes_of(x), size = x->getType()->getScalarType()->isFloatTy() ? 4 : 8,
+            whole = std::min(lanes, target.vector_bytes / size);
+  if (lanes % whole != 0) return nullptr;
+  std::vector<Value*> parts;
+  for (int first = 0; first < lanes; first += whole) {
+    std::vector<int> chosen(static_cast<size_t>(whole));
+    std::iota(chosen.begin(), chosen.end(), first);
+    auto part = [&](Value* v) { return lanes == whole ? v : ir.CreateShuffleVector(v, chosen); };
+    Value *a = part(x), *b = part(y), *number = larger_number(larger, a, b);
+    if (!number) return nullptr;
+    parts.push_back(ir.CreateSelect(ir.CreateFCmpUNO(a, b), ir.CreateFAdd(a, b), number));
+  }
+  return llvm::concatenateVectors(ir, parts);
+}
+
 Value* CpuFunction::look_up(DType type, std::span<const uint64_t> table, Value* index) {
   return emit_lookup(*this, type, table, index);
 }

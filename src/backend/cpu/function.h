@@ -21,7 +21,12 @@ class CpuFunction final : public codegen::Function {
   Value* render(ir::Op op, Value* x, bool bounded) override;
   Value* round_to_bf16(Value* x) override;
   Value* truncate(Value* x, int bits) override;
+  Value* extremum(bool larger, Value* x, Value* y) override;
   Value* look_up(DType type, std::span<const uint64_t> table, Value* index) override;
+
+  /// The same of whole registers, but where one is NaN the other: by an instruction of AVX-512 that
+  /// orders zeros, else null.
+  Value* larger_number(bool larger, Value* x, Value* y);
 
   const Target& target;
 };

@@ -27,6 +27,7 @@ class CudaFunction final : public Function {
   Value* render(ir::Op, Value*, bool) override { return nullptr; }
   Value* round_to_bf16(Value*) override { return nullptr; }
   Value* truncate(Value*, int) override { return nullptr; }
+  Value* extremum(bool, Value*, Value*) override { return nullptr; }
   Value* look_up(DType type, std::span<const uint64_t> table, Value* index) override;
   Value* zeros() override;
   /// Stores are jumped over instead.
