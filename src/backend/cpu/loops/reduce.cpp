@@ -2,7 +2,6 @@
 #include "backend/cpu/loops/reduce.h"
 
 #include <llvm/IR/Intrinsics.h>
-#include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
 
@@ -30,11 +29,11 @@ class LaneReducer final : public Reducer {
         lanes_(shape.lanes),
         alternate_(shape.alternate),
         identity_(k_.identity(r.op, r.type)) {
-    one_block_ = provably_nonnegative(Expr(block_elements) - shape.total);
+    one_block_ = in_any_order(r) || provably_nonnegative(Expr(block_elements) - shape.total);
     type_ = k_.lane_type(r.type, lanes_);
     scope.seek();
     if (shape.stepwise) array_ = k_.slot(type_, "partials", partials / lanes_);
-    for (int c = 0; c < partials / lanes_; ++c)
+    for (int c = 0; c < shape.group / lanes_; ++c)
       slots_.push_back(array_ ? k_.ir.CreateConstGEP1_64(type_, array_, static_cast<uint64_t>(c))
                               : k_.slot(type_, "partial"));
     if (!one_block_) blocks_ = std::make_unique<BlockTree>(k_, r, k_.type_of(r.type));
@@ -214,21 +213,9 @@ class RangeReducer final : public Reducer {
   // Of x and a y that is a number.
   Value* larger(Value* x, Value* y) {
     auto& ir = k_.ir;
-    const bool max = r_.op == Op::reduce_max, single = r_.type == DType::f32;
-    if (!ranges(k_))
-      return ir.CreateSelect(max ? ir.CreateFCmpOGT(x, y) : ir.CreateFCmpOLT(x, y), x, y);
-    // Immediate: larger or smaller of the two, sign of the result as compared.
-    Value* which = ir.getInt32(max ? 5 : 4);
-    const bool whole = lanes_ * size_of(r_.type) == 64;
-    auto id = single  ? whole ? Intrinsic::x86_avx512_mask_range_ps_512
-                              : Intrinsic::x86_avx512_mask_range_ps_256
-              : whole ? Intrinsic::x86_avx512_mask_range_pd_512
-                      : Intrinsic::x86_avx512_mask_range_pd_256;
-    std::vector<Value*> operands = {
-        x, y, which, llvm::Constant::getNullValue(type_),
-        llvm::ConstantInt::getSigned(ir.getIntNTy(static_cast<unsigned>(std::max(8, lanes_))), -1)};
-    if (whole) operands.push_back(ir.getInt32(4));
-    return ir.CreateIntrinsic(id, {}, operands);
+    const bool max = r_.op == Op::reduce_max;
+    if (ranges(k_)) return k_.larger_number(max, x, y);
+    return ir.CreateSelect(max ? ir.CreateFCmpOGT(x, y) : ir.CreateFCmpOLT(x, y), x, y);
   }
 
   // The sign that a zero has as the result: of a maximum - if all have it, of a minimum if any has.
@@ -264,11 +251,14 @@ class SerialReducer final : public Reducer {
     identity_ = lanes_ > 1 ? llvm::ConstantVector::getSplat(
                                  llvm::ElementCount::getFixed(static_cast<unsigned>(lanes_)), one)
                            : one;
-    one_block_ = !r.tree && provably_nonnegative(Expr(block_elements) - shape.total);
+    one_block_ =
+        !r.tree && (in_any_order(r) || provably_nonnegative(Expr(block_elements) - shape.total));
     if (!r.tree) {
-      if (shape.total.is_const() && shape.total.constant_value() < partials)
+      if (in_any_order(r))
+        states_ = used_ = 1;
+      else if (shape.total.is_const() && shape.total.constant_value() < partials)
         used_ = std::max<int64_t>(1, shape.total.constant_value());
-      array_ = k_.slot(type_, "partials", partials);
+      array_ = k_.slot(type_, "partials", states_);
       clear(scope);
     }
     if (!one_block_) {
@@ -284,7 +274,7 @@ class SerialReducer final : public Reducer {
       blocks_->push(scope, x);
       return;
     }
-    Value* p = ir.CreateGEP(type_, array_, ir.CreateAnd(position, partials - 1));
+    Value* p = ir.CreateGEP(type_, array_, ir.CreateAnd(position, k_.i64(states_ - 1)));
     ir.CreateStore(combine(k_, r_.op, r_.type, ir.CreateLoad(type_, p), x), p);
   }
 
@@ -341,7 +331,7 @@ class SerialReducer final : public Reducer {
   llvm::Type* type_;
   llvm::Constant* identity_;
   bool one_block_ = false;
-  int64_t used_ = partials;  ///< the others are never touched
+  int64_t states_ = partials, used_ = partials;  ///< the others are never touched
   Value* array_ = nullptr;
   std::unique_ptr<BlockTree> blocks_;
 };

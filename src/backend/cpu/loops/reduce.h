@@ -13,10 +13,17 @@ struct RowShape {
   bool along_row = false;  ///< lanes are consecutive row elements; else they are separate points
   bool alternate = false;  ///< in alternate lanes (Scope::set_alternate)
   bool stepwise = false;   ///< groups arrive in several steps of a loop; else written out
+  int64_t group = 64;      ///< elements whose vectors have states of their own
   Expr total;              ///< row elements
 };
 
-/// State of one reduction. Row elements arrive in row-major order: along the row as groups of 64, a
+/// Whether a sum, a product or an extremum is the same in every order of the elements, as
+/// integers'.
+inline bool in_any_order(const atlas::Reduction& r) {
+  return !is_float(r.type) && ir::info(r.op).kind == ir::OpKind::reduce;
+}
+
+/// State of one reduction. Row elements arrive in row-major order: along the row as groups, a
 /// vector at a time; otherwise one by one.
 class Reducer {
  public:

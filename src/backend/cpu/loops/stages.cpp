@@ -17,6 +17,8 @@ using atlas::StageKind;
 
 // Elements that a round along a row takes: one for each partial.
 constexpr int64_t round_elements = atlas::sum_partials;
+// Of what has no order, such as bytes, more: else a round is one vector.
+constexpr int64_t widest_round = 256, most_together = 8;
 // And that two rows take by turns: while one's are added the other's arrive.
 constexpr int64_t turn_elements = 8 * round_elements;
 
@@ -188,8 +190,14 @@ void LoopStages::row_stage(Scope& scope, const Stage& s, size_t number, bool tur
   shape.along_row = along && grouped && !trees;
   shape.lanes = shape.along_row ? f_.plan.lanes : scope.lanes();
   const int together = shape.along_row ? vectors_together(s, f_.plan, k_.target) : 1;
-  const int64_t step = together > 1 ? together * f_.plan.lanes : round_elements;
+  int64_t step = together > 1 ? together * f_.plan.lanes : round_elements;
   shape.stepwise = step < round_elements;
+  const int64_t wide = std::min<int64_t>(most_together * f_.plan.lanes, widest_round);
+  if (shape.along_row && wide > step && !f_.plan.carried &&
+      std::ranges::all_of(s.reductions, in_any_order) &&
+      (f_.axes == f_.rank + 1 || f_.extent(f_.axes - 1).constant_value() % wide == 0))
+    step = wide;
+  shape.group = std::max(step, round_elements);
   shape.alternate = f_.alternate(shape.lanes);
   RowStage stage{s, number, shape, together, step, {}, nullptr},
       ahead{f_.ahead, 0, shape, together, step, {}, nullptr};
@@ -279,9 +287,9 @@ Value* LoopStages::groups(Scope& scope, RowStage& stage) {
     row.seek();
     Value* before =
         counter ? static_cast<Value*>(ir_.CreateLoad(ir_.getInt64Ty(), counter)) : k_.i64(0);
-    Value* whole = ir_.CreateAnd(n, k_.i64(-round_elements));
-    const bool nonempty =
-        f_.at_least_one(axis) && f_.extent(axis).constant_value() >= round_elements;
+    const int64_t round = stage.shape.group;
+    Value* whole = ir_.CreateAnd(n, k_.i64(-round));
+    const bool nonempty = f_.at_least_one(axis) && f_.extent(axis).constant_value() >= round;
     if (stage.turns)
       emit_loop(row, k_.i64(0), whole, k_.i64(turn_elements), nonempty, [&](Scope& turn, Value* i) {
         Value* end = ir_.CreateBinaryIntrinsic(Intrinsic::smin,
@@ -329,7 +337,7 @@ void LoopStages::rounds(Scope& row, RowStage& stage, Value* begin, Value* end, V
 void LoopStages::group(Scope& scope, RowStage& stage, int axis, Value* i, Value* position,
                        Value* left) {
   const int lanes = f_.plan.lanes, together = left ? 1 : stage.together;
-  const auto vectors = static_cast<int>((left ? round_elements : stage.step) / lanes);
+  const auto vectors = static_cast<int>((left ? stage.shape.group : stage.step) / lanes);
   for (int c = 0; c < vectors; c += together) {
     auto vector = [&](Scope& s) {
       Scope copy(s, false);
