@@ -45,7 +45,8 @@ TEST(Ranges, PaddingOnEverySide) {
 
 // Where a row's range begins depends on the row, and on multiples of the coordinate.
 TEST(Ranges, TrianglesSlopesAndDiagonals) {
-  for (auto [op, slope] : std::vector<std::pair<Op, int>>{{Op::le, 1}, {Op::le, -1}, {Op::le, 3}, {Op::le, -2}, {Op::eq, 1}, {Op::ne, -2}}) {
+  for (auto [op, slope] :
+       std::vector<std::pair<Op, int>>{{Op::le, 1}, {Op::le, -1}, {Op::le, 3}, {Op::le, -2}, {Op::eq, 1}, {Op::ne, -2}}) {
     Points t({Expr(40), Expr(303)});
     Expr to = t.i[0] * Expr(303) + t.i[1];
     t.p.buffers = {{DType::i16, Access::read, Expr(40 * 303)}, {DType::i16, Access::write, Expr(40 * 303)}};

@@ -23,7 +23,7 @@ struct Sizes {
 TEST_P(Scatters, HaveTheOrderOfTheirElements) {
   const auto& [name, type, combine] = GetParam();
   for (const Sizes& s : {Sizes{1, 0, 5, 3, 5}, Sizes{1, 1, 1, 1, 1}, Sizes{3, 100, 7, 5, 7}, Sizes{2, 70, 9, 2, 1},
-                         Sizes{1, 300, 1000, 1, 1000}, Sizes{1, 40, 50, 290, 7}, Sizes{2, 130, 40, 3, 0}})
+                         Sizes{1, 300, 1000, 1, 1000}, Sizes{1, 40, 50, 290, 7}, Sizes{2, 130, 40, 3, 0}, Sizes{2, 130, 40, 1, 0}})
     for (const bool known : {false, true}) {
       SCOPED_TRACE(testing::Message() << s.batch << " " << s.elements << " " << s.width << " " << known);
       auto name_places = [&](int buffer, char* data, int64_t count) {

@@ -101,6 +101,54 @@ void order_equalities(atlas::Program& program) {
   b.stages[0].body = atlas::without_dead(out.take());
 }
 
+std::optional<Checks> checks_of(const atlas::Program& program, const Body& body, int axis) {
+  auto is = [&](ValueId k, ir::Op op, DType type) {
+    return k != no_value && body.instrs[k].code == Code::arithmetic && body.instrs[k].op == op &&
+           body.instrs[k].type == type;
+  };
+  auto same = [&](ValueId k, const Expr& extent) {
+    const Instr& i = body.instrs[k];
+    if (i.code == Code::constant && extent.is_const())
+      return i.bits == static_cast<uint64_t>(extent.constant_value());
+    return is(k, ir::Op::cast, DType::u64) && body.instrs[i.args[0]].code == Code::index &&
+           body.instrs[i.args[0]].expr == extent;
+  };
+  auto in_order = [&](const Instr& i) {
+    if (i.code != Code::load) return i.code != Code::clamp_index && i.code != Code::accumulator;
+    const auto along = i.expr.linear_in_axis(axis);
+    return program.buffers[static_cast<size_t>(i.buffer)].access == atlas::Access::read &&
+           i.args[0] == no_value && along && along->first.is(1) &&
+           !along->second.any_atom([](const Atom& a) { return a.kind == Atom::Kind::value; });
+  };
+  Checks out;
+  Rewriting within(body);
+  size_t clamps = 0;
+  for (ValueId k = 0; k < body.instrs.size(); ++k) {
+    const Instr& i = body.instrs[k];
+    if (i.code == Code::clamp_index) {
+      ++clamps;
+      within.alias(k, within.place(i.args[0]));
+      continue;
+    }
+    const bool compares = is(k, ir::Op::lt, DType::u64) && is(i.args[0], ir::Op::cast, DType::u64);
+    const bool checks = compares && std::ranges::any_of(body.instrs, [&](const Instr& clamp) {
+                          return clamp.code == Code::clamp_index &&
+                                 clamp.args[0] == body.instrs[i.args[0]].args[0] &&
+                                 same(i.args[1], clamp.expr);
+                        });
+    if (!checks) {
+      fold(within, k);
+      continue;
+    }
+    out.inside.push_back(atlas::made_of(body, k));
+    if (!std::ranges::all_of(out.inside.back().instrs, in_order)) return std::nullopt;
+    within.put(k, DType::b8, 1);
+  }
+  if (clamps == 0 || out.inside.size() != clamps) return std::nullopt;
+  out.within = atlas::without_dead(within.take());
+  return out;
+}
+
 bool has_borders(const Body& body, int axis) {
   for (ValueId k = 0; k < body.instrs.size(); ++k)
     if (auto found = comparison(body, k, axis); found && found->slope != 0) return true;

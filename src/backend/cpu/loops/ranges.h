@@ -58,6 +58,16 @@ struct Range {
 std::deque<Range> ranges_of(const atlas::Body& body, const std::vector<atlas::Axis>& axes,
                             int lane_axis, int lanes);
 
+/// What checks of indices along an axis leave of a body: of each check the values it is made of, it
+/// last, and the body where all hold.
+struct Checks {
+  std::vector<atlas::Body> inside;
+  atlas::Body within;
+};
+/// The checks of a body that clamps indices, read in order along the axis, and stores nothing for
+/// those that are out of range; nullopt for any other.
+std::optional<Checks> checks_of(const atlas::Program& program, const atlas::Body& body, int axis);
+
 /// What is left of the body where value `id` (b8) is known; it raises the same errors.
 atlas::Body assume(const atlas::Body& body, atlas::ValueId id, bool truth);
 

@@ -132,6 +132,49 @@ void LoopStages::row_loops(Scope& scope, int axis, int last,
   });
 }
 
+/// The row of a serial stage at one point, several elements at a time: where all of their indices
+/// are in range, none is looked at.
+void LoopStages::checked_rows(Scope& scope, const atlas::Body& body, const Checks& checks) {
+  constexpr int together = 8;
+  const int axis = f_.rank;
+  Value* n = emit_expr(scope, f_.extent(axis)).v;
+  scope.seek();
+  Value* whole = ir_.CreateAnd(n, k_.i64(-together));
+  auto element = [&](Scope& outer, Value* i, const atlas::Body& of) {
+    Scope one(outer, false);
+    one.set_axis(axis, i);
+    emit_body(one, of);
+    one.seek();
+    outer.move_to(ir_.GetInsertBlock());
+  };
+  emit_loop(scope, k_.i64(0), whole, k_.i64(together), false, [&](Scope& group, Value* i) {
+    Scope lanes(group, false);
+    lanes.set_axis(axis, i);
+    lanes.set_lanes(axis, together);
+    Value* all = ir_.getTrue();
+    for (const atlas::Body& inside : checks.inside) {
+      Value* truth = splat(k_, emit_body(lanes, inside).back(), together);
+      lanes.seek();
+      all = ir_.CreateAnd(all, ir_.CreateAndReduce(truth));
+    }
+    group.move_to(ir_.GetInsertBlock());
+    emit_if(group, all, [&](Scope& within) {
+      for (int c = 0; c < together; ++c) {
+        within.seek();
+        element(within, ir_.CreateAdd(i, k_.i64(c)), checks.within);
+      }
+    });
+    group.seek();
+    emit_if(group, ir_.CreateNot(all), [&](Scope& some) {
+      emit_loop(some, i, ir_.CreateAdd(i, k_.i64(together)), k_.i64(1), true,
+                [&](Scope& s, Value* at) { element(s, at, body); });
+    });
+  });
+  emit_loop(scope, whole, n, k_.i64(1), false,
+            [&](Scope& rest, Value* at) { element(rest, at, body); });
+  scope.seek();
+}
+
 void LoopStages::serial_stage(Scope& scope, const Stage& s, int accumulator) {
   int lanes = scope.lanes();
   std::vector<Value*> slots;
@@ -144,7 +187,13 @@ void LoopStages::serial_stage(Scope& scope, const Stage& s, int accumulator) {
   Scope inner(scope, false);
   for (size_t r = 0; r < slots.size(); ++r)
     inner.set_running(accumulator + static_cast<int>(r), slots[r], lanes > 1);
-  row_loops(inner, f_.rank, f_.axes, [&](Scope& row) { emit_body(row, s.body); });
+  auto checks = lanes == 1 && slots.empty() && f_.axes == f_.rank + 1
+                    ? checks_of(k_.program, s.body, f_.rank)
+                    : std::nullopt;
+  if (checks)
+    checked_rows(inner, s.body, checks_.emplace_back(*std::move(checks)));
+  else
+    row_loops(inner, f_.rank, f_.axes, [&](Scope& row) { emit_body(row, s.body); });
   inner.seek();
   scope.move_to(ir_.GetInsertBlock());
   for (size_t r = 0; r < slots.size(); ++r) {

@@ -1,10 +1,12 @@
 // backend/cpu/loops/stages.h: a loop block's stages at one point, or at a vector of points.
 #pragma once
 
+#include <deque>
 #include <memory>
 
 #include "backend/cpu/loops/lanes.h"
 #include "backend/cpu/loops/prefetch.h"
+#include "backend/cpu/loops/ranges.h"
 #include "backend/cpu/loops/reduce.h"
 
 namespace hologram::cpu {
@@ -49,6 +51,7 @@ class LoopStages {
 
   void emit(Scope& scope, size_t first, size_t last);
   void row_loops(Scope& scope, int axis, int last, const std::function<void(Scope&)>& fill);
+  void checked_rows(Scope& scope, const atlas::Body& body, const Checks& checks);
   void serial_stage(Scope& scope, const atlas::Stage& s, int accumulator);
   void set_behind(Scope& scope);
   void row_stage(Scope& scope, const atlas::Stage& s, size_t number, bool turns = false);
@@ -66,6 +69,7 @@ class LoopStages {
   CpuFunction& k_;
   llvm::IRBuilder<>& ir_;
   std::vector<int> first_accumulator_;
+  std::deque<Checks> checks_;  ///< of serial stages: scopes know bodies by their addresses
   std::vector<llvm::AllocaInst*> carried_;  ///< what the first stage came to, by reduction
   std::vector<llvm::AllocaInst*> behind_;   ///< what accumulators were at the point before
 };
