@@ -9,7 +9,7 @@ class Sort : public testing::TestWithParam<DType> {};
 
 // Rows of many lengths, special values among them, whole and only some of their places.
 TEST_P(Sort, RowsOfEveryLength) {
-  for (bool descending : {false, true}) {
+  for (bool descending : {false, true})
     for (auto [n, count] : std::vector<std::pair<int64_t, int64_t>>{
              {0, 0}, {1, 1}, {17, 17}, {31, 9}, {33, 33}, {65, 8}, {128, 128}, {129, 2}, {300, 300}, {300, 75}, {5000, 7}, {4200, 100}})
       for (auto [specials, first] : std::vector<std::pair<int, int64_t>>{{1, 0}, {16, 0}, {16, (n - count) / 2}}) {
@@ -19,7 +19,6 @@ TEST_P(Sort, RowsOfEveryLength) {
         const std::vector<int64_t> symbols = {n > 1000 ? 1 : 3, n, count};
         expect_same(p, {.symbols = symbols, .seed = static_cast<uint64_t>(n + count), .specials = specials, .chunks = {0, 1}});
       }
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Sort, testing::Values(DType::f32, DType::f64, DType::i64, DType::u32, DType::i16, DType::u8, DType::b8));

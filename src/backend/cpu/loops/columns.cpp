@@ -10,6 +10,7 @@
 #include "backend/cpu/loops/block_tree.h"
 #include "backend/cpu/loops/columns_plan.h"
 #include "backend/cpu/loops/prefetch.h"
+#include "backend/cpu/loops/reduce.h"
 #include "codegen/nest.h"
 
 namespace hologram::cpu {
@@ -177,7 +178,57 @@ void LoopColumns::each_row(Scope& scope, const atlas::Stage& s, const Vectors& v
   });
 }
 
+/// What has no order: row after row, some of them for each vector of columns.
+void LoopColumns::reduce_rows(Scope& scope, const atlas::Stage& s, const Vectors& vectors,
+                              Kept& kept) {
+  constexpr int64_t together = 32;
+  const int lanes = vectors.lanes;
+  Value* n = emit_expr(scope, f_.extent(f_.rank)).v;
+  const bool some = f_.at_least_one(f_.rank);
+  std::vector<llvm::AllocaInst*> results;
+  for (const atlas::Reduction& r : s.reductions)
+    results.push_back(k_.slot(k_.lane_type(r.type, lanes), "column", vectors.most));
+  auto place = [&](size_t r, Value* vector) {
+    return ir_.CreateGEP(results[r]->getAllocatedType(), results[r], vector);
+  };
+  vectors.each(scope, [&](Scope& one, Value* vector) {
+    one.seek();
+    for (size_t r = 0; r < results.size(); ++r) {
+      const atlas::Reduction& what = s.reductions[r];
+      ir_.CreateStore(splat(k_, {k_.identity(what.op, what.type), false}, lanes), place(r, vector));
+    }
+  });
+  emit_loop(scope, k_.i64(0), n, k_.i64(together), some, [&](Scope& rows, Value* first) {
+    Value* end =
+        ir_.CreateBinaryIntrinsic(Intrinsic::smin, ir_.CreateAdd(first, k_.i64(together)), n);
+    vectors.each(rows, [&](Scope& one, Value* vector) {
+      show(one, vectors, kept, vector);
+      std::vector<Value*> start;
+      for (size_t r = 0; r < results.size(); ++r)
+        start.push_back(ir_.CreateLoad(results[r]->getAllocatedType(), place(r, vector)));
+      auto reduced =
+          emit_loop(one, first, end, k_.i64(1), true, start,
+                    [&](Scope& row, Value* i, std::vector<Value*> now) -> std::vector<Value*> {
+                      if (some) row.make_certain();
+                      row.set_axis(f_.rank, i);
+                      std::vector<LaneValue> values = emit_body(row, s.body);
+                      row.seek();
+                      for (size_t r = 0; r < now.size(); ++r) {
+                        const atlas::Reduction& what = s.reductions[r];
+                        now[r] = combine(k_, what.op, what.type, now[r],
+                                         splat(k_, values[what.value], lanes));
+                      }
+                      return now;
+                    });
+      one.seek();
+      for (size_t r = 0; r < results.size(); ++r) ir_.CreateStore(reduced[r], place(r, vector));
+    });
+  });
+  kept.insert(kept.end(), results.begin(), results.end());
+}
+
 void LoopColumns::reduce(Scope& scope, const atlas::Stage& s, const Vectors& vectors, Kept& kept) {
+  if (std::ranges::all_of(s.reductions, in_any_order)) return reduce_rows(scope, s, vectors, kept);
   const Expr& rows = f_.extent(f_.rank);
   Value* n = emit_expr(scope, rows).v;
   const bool some = f_.at_least_one(f_.rank);

@@ -30,6 +30,7 @@ class LoopColumns {
   using Kept = std::vector<llvm::AllocaInst*>;
 
   void stages(Scope& scope, const Vectors& vectors);
+  void reduce_rows(Scope& scope, const atlas::Stage& s, const Vectors& vectors, Kept& kept);
   void reduce(Scope& scope, const atlas::Stage& s, const Vectors& vectors, Kept& kept);
   void each_row(Scope& scope, const atlas::Stage& s, const Vectors& vectors, const Kept& kept);
   void show(Scope& scope, const Vectors& vectors, const Kept& kept, Value* number);
