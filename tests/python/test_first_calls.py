@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-from checks import python
 
 import hologram
 from hologram._jit import Jitted
@@ -130,6 +129,8 @@ def test_first_calls_compile_nothing_and_have_the_bits_of_good_kernels(isa, tmp_
     probe = subprocess.run([sys.executable, "-c", "import hologram; hologram._core.shared_runtime(None)"], env=environment)
     if probe.returncode:
         pytest.skip(f"this machine has no {isa}")
+    from checks import python  # pytest's folders are not those of the program
+
     python(__file__, env=environment)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import fake_cuda
 import pytest
+from checks import python
 from harness import BACKEND
 
 ROOT = Path(__file__).resolve().parents[2]
