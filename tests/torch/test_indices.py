@@ -75,3 +75,14 @@ def test_histograms_count_as_eager_does(n):
     for found, expected in zip(compile_fresh(function, dynamic=False)(x), function(x), strict=True):
         assert torch.equal(found, expected)
     assert not hologram_torch.stats()["fallback_ops"]
+
+
+def test_indices_that_the_call_writes_itself_are_looked_at_each_time():
+    def add(x, i):
+        return x.scatter_add_(1, i, torch.full_like(i, 1 << 40))
+
+    call = torch.compile(add, backend="hologram")
+    x = (torch.arange(64)[None] + 1) % 64
+    check(call(x.clone(), x), add(x.clone(), x))
+    with pytest.raises((IndexError, RuntimeError)):  # eager refuses such memory
+        call(x, x[:])

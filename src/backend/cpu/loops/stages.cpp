@@ -132,6 +132,30 @@ void LoopStages::row_loops(Scope& scope, int axis, int last,
   });
 }
 
+/// Whether nothing that the kernel writes lies where the indices do: what was looked at stays.
+Value* LoopStages::indices_apart(Scope& scope, const Checks& checks) {
+  const auto& buffers = k_.program.buffers;
+  auto range = [&](int number) {
+    const atlas::Buffer& b = buffers[static_cast<size_t>(number)];
+    Value* count = emit_expr(scope, b.extent).v;
+    scope.seek();
+    Value* begin = ir_.CreatePtrToInt(k_.buffer(number), ir_.getInt64Ty());
+    return std::pair{begin, ir_.CreateAdd(begin, ir_.CreateMul(count, k_.i64(size_of(b.dtype))))};
+  };
+  Value* apart = ir_.getTrue();
+  for (const atlas::Body& inside : checks.inside)
+    for (const Instr& i : inside.instrs)
+      for (int w = 0; i.code == Code::load && w < static_cast<int>(buffers.size()); ++w) {
+        const atlas::Access access = buffers[static_cast<size_t>(w)].access;
+        if (access == atlas::Access::read || access == atlas::Access::scratch) continue;
+        const auto [begin, end] = range(i.buffer);
+        const auto [first, last] = range(w);
+        apart = ir_.CreateAnd(
+            apart, ir_.CreateOr(ir_.CreateICmpULE(end, first), ir_.CreateICmpULE(last, begin)));
+      }
+  return apart;
+}
+
 /// The row of a serial stage at one point, several elements at a time: where all of their indices
 /// are in range, none is looked at.
 void LoopStages::checked_rows(Scope& scope, const atlas::Body& body, const Checks& checks) {
@@ -139,7 +163,8 @@ void LoopStages::checked_rows(Scope& scope, const atlas::Body& body, const Check
   const int axis = f_.rank;
   Value* n = emit_expr(scope, f_.extent(axis)).v;
   scope.seek();
-  Value* whole = ir_.CreateAnd(n, k_.i64(-together));
+  Value* apart = indices_apart(scope, checks);
+  Value* whole = ir_.CreateSelect(apart, ir_.CreateAnd(n, k_.i64(-together)), k_.i64(0));
   auto element = [&](Scope& outer, Value* i, const atlas::Body& of) {
     Scope one(outer, false);
     one.set_axis(axis, i);

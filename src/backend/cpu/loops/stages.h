@@ -51,6 +51,7 @@ class LoopStages {
 
   void emit(Scope& scope, size_t first, size_t last);
   void row_loops(Scope& scope, int axis, int last, const std::function<void(Scope&)>& fill);
+  Value* indices_apart(Scope& scope, const Checks& checks);
   void checked_rows(Scope& scope, const atlas::Body& body, const Checks& checks);
   void serial_stage(Scope& scope, const atlas::Stage& s, int accumulator);
   void set_behind(Scope& scope);
