@@ -428,11 +428,15 @@ void AttentionEmitter::add_values(Scope& scope) {
     }
     v.vectors = vectors;
     s.seek();
-    if (fetches_beside_values() && lines_of(plan_.values) > 0) {
+    if (beside_values() != Beside::none && lines_of(plan_.values) > 0) {
+      const bool keys = beside_values() == Beside::keys;
+      const StridedLoad& load = keys ? *plan_.k_load : *plan_.v_load;
+      Value* row = keys ? size_.k_row : size_.v_row;
       v.lines_ahead = lines_of(Expr(int64_t{t_.panel} * v.span));
-      v.ahead = element(k_, storage, k_.buffer(plan_.v_load->buffer),
-                        add(add(unit_.next_v, mul(block_.begin, size_.v_row)), column));
-      v.ahead_k = mul(size_.v_row, size_of(storage));
+      v.ahead =
+          element(k_, storage, k_.buffer(load.buffer),
+                  add(add(keys ? unit_.next_k : unit_.next_v, mul(block_.begin, row)), column));
+      v.ahead_k = mul(row, size_of(storage));
     }
     Value* depth = pairs() ? key_pairs() : block_.count;
     multiply_add(s, use_values, rows, counts, p, v, depth,

@@ -97,8 +97,12 @@ class AttentionEmitter : ScoreBlocks {
   // The cache lines of a row that is fetched before it is read; 0: it is not.
   int lines_of(const Expr& columns) const;
   void fetch_rows(Value* key);
-  bool fetches_beside_values() const {
-    return rows_in_place() && plan_.v_load && size_of(a_.operand_type) == 2;
+  // What of the next unit is fetched beside the values of this one.
+  enum class Beside : uint8_t { none, keys, values };
+  Beside beside_values() const {
+    if (!rows_in_place() || !plan_.v_load) return Beside::none;
+    if (size_of(a_.operand_type) == 2) return Beside::values;
+    return plan_.depth == plan_.values ? Beside::keys : Beside::none;
   }
   void dots_of_panels(Scope& scope);
   // scores[query][key] → probabilities; lanes along keys.

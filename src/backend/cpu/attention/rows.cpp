@@ -55,8 +55,8 @@ int AttentionEmitter::lines_of(const Expr& columns) const {
 }
 
 // What comes behind the scores of a block, and in the next unit at this key: memory has no pause,
-// and no unit begins with rows that hardware does not foresee. Values of 16 bits are fetched beside
-// those of the unit before, too: a part of what is fetched at once is dropped.
+// and no unit begins with rows that hardware does not foresee. Beside values come values of 16 bits
+// of the unit behind, else its keys (measured): a part of what is fetched at once is dropped.
 void AttentionEmitter::fetch_rows(Value* key) {
   key = add(block_.begin, key);
   auto fetch = [&](const StridedLoad& load, Value* base, Value* stride, const Expr& columns) {
@@ -64,10 +64,11 @@ void AttentionEmitter::fetch_rows(Value* key) {
     for (int64_t i = 0; i < lines_of(columns); ++i)
       emit_fetch(k_, row, 64 * i, FetchTo::second_level);
   };
-  fetch(*plan_.k_load, unit_.next_k, size_.k_row, plan_.depth);
+  const Beside beside = beside_values();
+  if (beside != Beside::keys) fetch(*plan_.k_load, unit_.next_k, size_.k_row, plan_.depth);
   if (!plan_.v_load) return;
   fetch(*plan_.v_load, unit_.v_base, size_.v_row, plan_.values);
-  if (!fetches_beside_values()) fetch(*plan_.v_load, unit_.next_v, size_.v_row, plan_.values);
+  if (beside == Beside::none) fetch(*plan_.v_load, unit_.next_v, size_.v_row, plan_.values);
 }
 
 void AttentionEmitter::dots_of_panels(Scope& scope) {

@@ -21,8 +21,8 @@
 // them where they lie: high ones give 16 times the product, in sums of their own. 64 halves of
 // bytes take a shift, four masks and eight instructions more.
 //
-// At most eight rows fetch 8 KiB ahead, as hardware stops at the end of a page, and with it scales
-// and what the epilogue reads of the columns that come next, which hardware does not foresee.
+// At most eight rows fetch 8 KiB ahead, where hardware alone is not faster, as it stops at the end
+// of a page, and with it scales and what the epilogue reads of the columns that come next.
 #include "backend/cpu/products/digits.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -137,7 +137,7 @@ class DigitEmitter : IndexBuilder {
       each_row(
           s, [&](Scope& row, Value* r) { digit_rows_->write(row, row_at(row, r), digits_of(r)); });
     });
-    if (few()) fetch_results(scope, plan_.columns);
+    if (fetches()) fetch_results(scope, plan_.columns);
     scope.seek();
     k_.ir.CreateMemSetInline(sums_, llvm::Align(4), k_.ir.getInt8(0),
                              k_.i64(plan_.rows * plan_.columns * 4));
@@ -214,7 +214,7 @@ class DigitEmitter : IndexBuilder {
     auto of_columns = [&](const atlas::Body& body) -> Values {
       if (body.instrs.empty()) return {};
       LaneValue x = emit_body(columns, body).back();
-      if (few()) fetch_columns(columns, body, plan_.columns, later);
+      if (fetches()) fetch_columns(columns, body, plan_.columns, later);
       scope.seek();
       Values parts = quarters(k_, splat(k_, x, plan_.columns));
       return plan_.in_words ? parts : as_words(k_, parts);
@@ -443,16 +443,18 @@ class DigitEmitter : IndexBuilder {
   }
 
   // Few rows wait for memory alone.
-  bool few() const { return plan_.m.is_const() && plan_.m.constant_value() <= 8; }
+  bool fetches() const {
+    return k_.target.processor->row_fetch && plan_.m.is_const() && plan_.m.constant_value() <= 8;
+  }
 
   void fetch_ahead(Value* bytes) {
-    if (auto* read = llvm::dyn_cast<llvm::LoadInst>(bytes); read && few())
+    if (auto* read = llvm::dyn_cast<llvm::LoadInst>(bytes); read && fetches())
       emit_fetch(k_, read->getPointerOperand(), bytes_ahead);
   }
 
   // What the first unit begins with, while the rows' digits are written.
   void fetch_first(Scope& scope) {
-    if (!few()) return;
+    if (!fetches()) return;
     scope.seek();
     Scope columns(scope, false);
     columns.set_axis(k_axis_ + 3, k_.i64(0));
