@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t KiB = 1024;
 
 // name, multiply-adds, dots, tile products: cycles and share, caches, bytes of the second, rows'
-// fetches, gain of terms and others, slow gathers, half vectors
+// fetches, gain of terms and others, slow gathers, half vectors, one stream
 constexpr Processor table[] = {
     {"skylake-server", 32, 0, 0, 0, 32 * KiB, 1024 * KiB, 64, 2 * KiB, {}},
     {"ice-lake-server", 32, 0, 0, 0, 48 * KiB, 1280 * KiB, 64, 2 * KiB, {}},
@@ -27,7 +27,7 @@ constexpr Processor table[] = {
     {"granite-rapids", 32, 0, 16, 0, 48 * KiB, 2048 * KiB, 64, 2 * KiB, {}},
     {"zen2", 16, 0, 0, 0, 32 * KiB, 512 * KiB, 32, 2 * KiB, {}},
     {"zen3", 16, 0, 0, 0, 32 * KiB, 512 * KiB, 32, 2 * KiB, {}},
-    {"zen4", 16, 32, 0, 0, 32 * KiB, 1024 * KiB, 32, 0, {}, 0, 0, 0, 0, true, true},
+    {"zen4", 16, 32, 0, 0, 32 * KiB, 1024 * KiB, 32, 0, {}, 0, 0, 0, 0, true, true, true},
     {"zen5", 32, 64, 0, 0, 48 * KiB, 1024 * KiB, 64, 2 * KiB, {}},
     {"unknown", 32, 0, 0, 0, 32 * KiB, 1024 * KiB, 32, 2 * KiB, {}},
 };

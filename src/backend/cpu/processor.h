@@ -36,6 +36,9 @@ struct Processor {
   /// Whether vectors of half an AVX-512 register go through memory faster than whole ones,
   /// likewise.
   bool half_vectors = false;
+  /// Whether few rows read a packed matrix from memory faster panel by panel than several panels
+  /// side by side, likewise.
+  bool one_stream = false;
 };
 
 /// Every design of the table; the last one stands for those that are not in it.

@@ -233,7 +233,9 @@ ProductPlan plan_product(const atlas::Program& program, const Target& target) {
   bool stays = size_or(p.n, cost::assumed_columns) * size_or(p.k, cost::assumed_depth) *
                    size_of(b.acc_type) <=
                cost::kept;
-  p.fine = p.parts > 1 || (p.m.is_const() && p.m.constant_value() <= most_waiting_rows && stays);
+  const bool waiting = p.m.is_const() && p.m.constant_value() <= most_waiting_rows;
+  p.fine = p.parts > 1 || (waiting && stays);
+  p.one_stream = waiting && !stays && p.rhs == RhsPath::packed && target.processor->one_stream;
   const double threads = target.threads;
   double least_cycles = p.fine ? cost::short_unit : cost::long_unit;
   if (!p.fine && threads > 2)  // two for each thread rather than long ones

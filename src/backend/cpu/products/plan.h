@@ -71,6 +71,7 @@ struct ProductPlan {
   int64_t block_rows;         ///< most rows of a unit
   int64_t block_panels;       ///< most panels of a unit
   int64_t block_depth = 0;    ///< of k that a unit walks before the next, with all its tiles; 0: k
+  bool one_stream = false;    ///< few rows of a matrix that no core keeps: a panel at a time
   int panel_group;            ///< units are whole groups of so many panels, but for the last
   int parts = 1;              ///< of the columns; a panel is of one part, groups have one of each
   Expr part;                  ///< columns of a part
@@ -80,7 +81,7 @@ struct ProductPlan {
 
   /// Panels that a register tile of `rows` rows spans. With parts: all of them or one.
   int panels_for(int rows) const {
-    if (parts == 1) return cpu::panels_for(tile, rows);
+    if (parts == 1) return one_stream ? 1 : cpu::panels_for(tile, rows);
     return rows * parts <= tile.max_rows ? parts : 1;
   }
   /// The numbers of rows that units have, if they are known.
