@@ -239,6 +239,22 @@ TEST(ProductUnits, few_rows_with_a_small_matrix_are_shared) {
   EXPECT_EQ(chunks({.m = 16, .n = 64, .k = 384, .packed = true}), 1);
 }
 
+TEST_P(Product, few_rows_of_what_no_core_keeps_go_panel_by_panel_where_that_is_faster) {
+  cpu::Target streams = target();
+  streams.processor = cpu::find_processor("zen4");
+  const auto side_by_side = [&](const cpu::Target& target, const Case& c) {
+    return cpu::plan_product(make_program(c, cpu::panel_width(target, c.operand)), target).panels_for(1);
+  };
+  for (int64_t m : {1, 3}) {
+    const Case c{.m = m, .n = 2'600, .k = 210, .packed = true, .tail = Tail::bias};
+    EXPECT_EQ(side_by_side(streams, c), 1);
+    EXPECT_GT(side_by_side(target(), c), 1);
+    expect_same(make_program(c, cpu::panel_width(streams, c.operand)), streams, {}, 0);
+  }
+  EXPECT_GT(side_by_side(streams, {.m = 1, .n = 2'400, .k = 210, .packed = true}), 1);
+  EXPECT_GT(side_by_side(streams, {.m = 1, .n = 2'600, .k = 210}), 1);
+}
+
 // 512 KiB of second-level cache, 16 registers: rows of a unit stay there, none is computed twice, six or five at a time.
 TEST(ProductUnits, rows_of_avx2_stay_in_the_second_level) {
   cpu::Target target = cpu::generic_target(cpu::Isa::avx2);

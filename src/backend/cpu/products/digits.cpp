@@ -412,7 +412,7 @@ class DigitEmitter : IndexBuilder {
     for (size_t i = v; i < v + count; ++i) {
       const int64_t at = form_.vectors[i];
       out.push_back(load(ints_, byte(p, k_.i64(at))));
-      if (at % line == 0) emit_fetch(k_, byte(p, g.ahead), at);
+      if (at % line == 0 && fetches()) emit_fetch(k_, byte(p, g.ahead), at);
     }
     return out;
   }
