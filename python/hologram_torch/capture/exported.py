@@ -22,8 +22,9 @@ def capture(model, args, kwargs=None, dynamic_shapes=None):
 
 @contextlib.contextmanager
 def our_operators():
-    """Inside, tracing finds attention as one operator, and so a recurrent layer."""
-    with mock.patch.object(functional, "scaled_dot_product_attention", rewrite._attend), recurrent.OurLayers():
+    """Inside, tracing finds attention as one operator, and so a recurrent layer; circular padding is a concatenation."""
+    sdpa = mock.patch.object(functional, "scaled_dot_product_attention", rewrite._attend)
+    with sdpa, mock.patch.object(torch._C._nn, "pad", rewrite.padded), recurrent.OurLayers():
         yield
 
 

@@ -7,7 +7,7 @@ from torch.nn import functional
 from .. import runtimes
 from . import attention, plain_attention, recurrent, resize  # noqa: F401  (registers hologram::sdpa)
 
-_SDPA = torch._C._nn.scaled_dot_product_attention
+_SDPA, _PAD = torch._C._nn.scaled_dot_product_attention, torch._C._nn.pad
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -95,17 +95,25 @@ def circular(x, pad):
         return x.contiguous()
 
 
+def _is_circular(x, pad, mode) -> bool:
+    if mode != "circular" or not isinstance(x, torch.Tensor) or not runtimes.holds(x) or len(pad) != 2 * x.dim() - 4:
+        return False
+    sizes = [n for n in reversed(x.shape[2:]) for _ in range(2)]
+    return any(pad) and all(type(count) is type(n) is int and 0 <= count <= n for count, n in zip(pad, sizes))
+
+
 def _pad(node) -> bool:
     """Circular padding is a concatenation for each axis: PyTorch copies part after part into one tensor."""
     given = dict(zip(("input", "pad", "mode"), node.args)) | dict(node.kwargs)
-    x, pad = _example(given.get("input")), given.get("pad")
-    if given.get("mode") != "circular" or not isinstance(x, torch.Tensor) or not runtimes.holds(x) or len(pad) != 2 * x.dim() - 4:
+    if not _is_circular(_example(given.get("input")), given.get("pad"), given.get("mode")):
         return False
-    sizes = [n for n in reversed(x.shape[2:]) for _ in range(2)]
-    if not any(pad) or not all(type(count) is type(n) is int and 0 <= count <= n for count, n in zip(pad, sizes)):
-        return False
-    node.target, node.args, node.kwargs = circular, (given["input"], pad), {}
+    node.target, node.args, node.kwargs = circular, (given["input"], given["pad"]), {}
     return True
+
+
+def padded(input, pad, mode="constant", value=None):
+    """torch._C._nn.pad, likewise."""
+    return circular(input, pad) if _is_circular(input, pad, mode) else _PAD(input, pad, mode, value)
 
 
 def _recurrent(function):
@@ -134,7 +142,7 @@ _REWRITES = {
     _SDPA: _sdpa,
     functional.multi_head_attention_forward: _whole_attention,
     functional.interpolate: resize.rewrite,
-    torch._C._nn.pad: _pad,
+    _PAD: _pad,
 }
 if hasattr(torch.ops.higher_order, "flex_attention"):
     _REWRITES[torch.ops.higher_order.flex_attention] = _flex
