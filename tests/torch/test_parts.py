@@ -7,6 +7,9 @@ import torch.nn.functional as F
 from checks import refuses
 from harness import backend_stats, check, compile_fresh, gradients, normal
 
+import hologram_torch
+from hologram_torch import counters
+
 decomp = pytest.importorskip("hologram_torch.capture.decomp")
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -138,11 +141,24 @@ def test_compiled_parts_are_native():
             native(lambda x: F.pad(x, pad, mode=mode), (x,), dynamic=False)
             assert backend_stats()["kernels"] == 1
         trained(lambda x: F.pad(x, (1, 2, 3, 0), mode=mode), (image,))
+    with torch.no_grad(), counters.capture() as records:
+        pad = torch.nn.CircularPad2d((1, 2, 3, 0))
+        check(hologram_torch.freeze(pad, (image,))(image), pad(image))
+    assert sum(len(executable.describe()["steps"]) for _, executable, _ in records) == 1
     trained(lambda x, y: torch.cross(x, y, -1) + torch.cross(x.mT, y.mT, 1).mT, (normal(2, 40, 3), normal(1, 1, 3, seed=1)))
     trained(lambda x, y: torch.cdist(x, y, 3.0), (normal(5, 4), normal(6, 4, seed=1)))
     trained(lambda x: F.max_pool2d(x, 9, 1, 4) + F.dropout(x, 1.0), (normal(2, 3, 13, 10),))
     trained(lambda x: F.group_norm(x, 2), (normal(0, 4, 3),))
     native(lambda x, i: x[0].index_reduce(0, i, x[1], "mean"), (normal(2), torch.tensor([0])))
+
+
+@pytest.mark.parametrize("dtype, count", zip((torch.bool, torch.bfloat16, torch.uint8, torch.int64, torch.float32), (5, 10, 13, 14, 33)))
+def test_many_tensors_together(dtype, count):
+    for shape in ((3, 5, 7), (9, 64, 7), (70, 2)):
+        x = [normal(*shape, seed=n).mul(9).to(dtype) for n in range(count)]
+        for axis in range(len(shape)):
+            native(lambda *x: (torch.cat(x, axis), torch.stack(x, axis), torch.stack(x, -1)), x, dynamic=False)
+    native(lambda x: torch.cat([x[:, : 1 + n % 3] for n in range(count)], -1), (normal(70, 3).mul(9).to(dtype),), dynamic=False)
 
 
 SPECIAL = ("i0", "i0e", "i1", "i1e", "modified_bessel_k0", "scaled_modified_bessel_k1", "ndtri", "erfcx", "log_ndtr")

@@ -25,6 +25,23 @@ bool compares(const Instr& i) {
   return i.code == Code::arithmetic && (i.op == ir::Op::lt || i.op == ir::Op::le);
 }
 
+// Whether so few places of axis k change the outcome of comparisons, all of them along it, that
+// each range between two of them is walked by itself: the parts of a concatenation.
+bool few_borders(const Body& body, int k) {
+  constexpr size_t most = 12;
+  std::vector<Expr> borders;
+  for (ValueId id = 0; id < body.instrs.size(); ++id) {
+    if (!compares(body.instrs[id])) continue;
+    auto of_runs = atlas::margin(body, id);
+    auto parts = of_runs ? of_runs->linear_in_axis(k) : std::nullopt;
+    if (!parts || parts->second.has_axes() || !(parts->first.is(1) || parts->first.is(-1)))
+      return false;
+    const Expr border = parts->first.is(1) ? -parts->second : parts->second + Expr(1);
+    if (!std::ranges::count(borders, border)) borders.push_back(border);
+  }
+  return borders.size() <= most;
+}
+
 // A comparison's margin as one of places, `run` being the place in a run of `length`, if it is one
 // of axis k alone, counted by ones: k + rest >= 0 where length * k + place + length * rest >= 0.
 std::optional<Expr> margin_of_places(const Body& body, ValueId id, int k, const Expr& run,
@@ -74,7 +91,7 @@ std::optional<atlas::LoopBlock> with_places_compared(const atlas::LoopBlock& loo
     margins.push_back(margin_of_places(body, id, k, Expr::axis(k + 1, length), length));
   auto changed = std::ranges::count_if(margins, [](const auto& m) { return m.has_value(); });
   auto all = static_cast<size_t>(std::ranges::count_if(body.instrs, compares));
-  if (changed == 0 || all > most) return std::nullopt;
+  if (changed == 0 || (all > most && !few_borders(body, k))) return std::nullopt;
   atlas::LoopBlock out = loop;
   out.stages[0].body = with_margins(body, margins);
   return out;

@@ -192,7 +192,8 @@ class LoopEmitter {
     std::vector<Value*> first = coordinates(root, k_.begin, outer);
     auto extent = [&](int axis) { return k_.i64(f_.extent(axis).constant_value()); };
     std::function<void(Scope&, int)> walk = [&](Scope& scope, int axis) {
-      if (axis == last) return line(scope, k_.i64(0), extent(last));
+      if (axis == last)
+        return f_.plan.written_out ? points(scope) : line(scope, k_.i64(0), extent(last));
       emit_loop(scope, k_.i64(0), extent(axis), k_.i64(1), true, [&](Scope& inner, Value* i) {
         inner.set_axis(axis, i);
         walk(inner, axis + 1);
@@ -205,6 +206,19 @@ class LoopEmitter {
                 walk(unit, outer);
                 return advance(unit, now);
               });
+  }
+
+  // The points of a line, one after the other.
+  void points(Scope& scope) {
+    const int last = f_.rank - 1;
+    for (int64_t place = 0; place < f_.extent(last).constant_value(); ++place) {
+      Scope point(scope, false);
+      point.make_certain();
+      point.set_axis(last, k_.i64(place));
+      emit_body(point, places_.emplace_back(at_place(f_.block.stages[0].body, last, place)));
+      point.seek();
+      scope.move_to(ir_.GetInsertBlock());
+    }
   }
 
   // Units are squares' worth of lines: in each, squares of lanes whose transposed loads are read
@@ -404,7 +418,9 @@ class LoopEmitter {
   llvm::IRBuilder<>& ir_;
   LoopLanes lanes_;
   LoopStages stages_;
-  std::deque<Range> ranges_;  ///< scopes remember what they hold of a body by its address
+  // Scopes remember what they hold of a body by its address.
+  std::deque<Range> ranges_;
+  std::deque<atlas::Body> places_;
 };
 
 }  // namespace

@@ -431,6 +431,7 @@ LoopPlan plan_loop(const atlas::Program& program, const Target& target) {
     plan.unroll = std::min(plan.unroll, 2);
   }
   plan.block_axes = short_lines(b, plan);
+  plan.written_out = plan.block_axes > 0 && copies_points(b.stages[0].body, b.lane_axis, extent);
   // Ranges between borders rarely begin with a line of memory.
   if (plan.block_axes > 0 && has_borders(b.stages[0].body, b.lane_axis)) plan.may_stream = false;
   // The rows of a product's tail are in the cache already.

@@ -27,6 +27,7 @@ struct LoopPlan {
   int squares = 1;            ///< side by side in either direction: together lines of memory
   bool whole_lines = false;   ///< units are lines of the lane axis: see shared_element
   int block_axes = 0;         ///< > 0: units are all points of so many last axes: see short_lines
+  bool written_out = false;   ///< each point of such a line by itself: see copies_points
   int columns = 0;            ///< > 0: vectors of a block of columns: see columns_plan.h
   int interleaved = 0;        ///< > 0: this many lines side by side, see interleaved_lines
   bool masked_tails = false;  ///< else what is left over runs one by one

@@ -269,4 +269,22 @@ Body at_place(const Body& body, int axis, int64_t place) {
   return assume(placed, Expr(0));  // which decides the comparisons of constants
 }
 
+bool copies_points(const Body& body, int axis, const Expr& extent) {
+  constexpr int64_t longest = 32;
+  const auto loads = std::ranges::count(body.instrs, Code::load, &Instr::code);
+  if (!extent.is_const() || extent.constant_value() > longest ||
+      2 * loads < extent.constant_value())
+    return false;
+  for (int64_t place = 0; place < extent.constant_value(); ++place) {
+    int64_t read = 0, written = 0;
+    for (const Instr& i : at_place(body, axis, place).instrs) {
+      read += i.code == Code::load;
+      written += i.code == Code::store;
+      if (i.code != Code::load && i.code != Code::store && i.code != Code::constant) return false;
+    }
+    if (read > 1 || written != 1) return false;
+  }
+  return true;
+}
+
 }  // namespace hologram::cpu

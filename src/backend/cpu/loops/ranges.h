@@ -35,6 +35,9 @@ Expr first_beyond(const Comparison& c);
 
 /// What the body is at one place of an axis.
 atlas::Body at_place(const atlas::Body& body, int axis, int64_t place);
+/// Whether each place of a short axis is a copy from elsewhere, as where many tensors are stacked
+/// along a last axis: then a load and a store for each take less time than masks of vectors.
+bool copies_points(const atlas::Body& body, int axis, const Expr& extent);
 
 /// What is not negative where a comparison along `lane_axis` has this outcome, and only there.
 Expr known_of(const Comparison& c, int lane_axis, const Expr& extent, bool truth);
