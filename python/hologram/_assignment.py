@@ -71,7 +71,8 @@ def note_view(function: Any, lowering: Any, args: Any, kwargs: Any, result: Any)
 
 def _note_memory(function: Any, lowering: Any, base: Array, rest: Any, kwargs: Any, result: Array) -> None:
     if function is operator.getitem:
-        if result.ndim and _is_basic(rest[0]):
+        result.boxed |= not result.ndim and _has_ellipsis(rest[0])
+        if (result.ndim or result.boxed and (base.ndim or base.boxed)) and _is_basic(rest[0]):
             result.alias = View(base, lambda b: lowering(b, rest[0]), lambda b, new: set_part(b, rest[0], new))
             result.alias.key = rest[0]
     elif function in _PERMUTED:
@@ -125,6 +126,10 @@ def _is_basic(key: Any) -> bool:
     return all(k is None or k is Ellipsis or isinstance(k, (slice, Dim)) or _is_int(k) for k in keys)
 
 
+def _has_ellipsis(key: Any) -> bool:
+    return any(k is Ellipsis for k in (key if isinstance(key, tuple) else (key,)))
+
+
 def _is_int(k: Any) -> bool:
     return isinstance(k, (int, np.integer)) and not isinstance(k, bool)
 
@@ -141,6 +146,8 @@ def assign(array: Array, new: Array) -> None:
         assign(view.base, view.write(view.base, new))
         view.seen = view.base.version
     elif array.slot is not None and array.slot < array.tracer.leaves and array.slot not in array.tracer.written:
+        if array.slot in array.tracer.scalars:
+            raise TypeError(f"'numpy.{array.dtype}' object does not support item assignment")
         array.tracer.written[array.slot] = array
     array.become(new)
     array.version += 1
@@ -404,7 +411,7 @@ def part_by_numpy(base: Array, key: Any, part: Array) -> None:
     def write(b: Array, new: Array) -> Any:
         return HOOKS["function"](b.tracer, _set_by_numpy, None, (b, key, new), {}, "ndarray.__setitem__")
 
-    if _is_basic(key) and isinstance(part, Array) and part.ndim:
+    if _is_basic(key) and isinstance(part, Array) and (part.ndim or part.boxed):
         part.alias = View(base, read, write)
         part.alias.key = key
 

@@ -13,7 +13,7 @@ from typing import Any, Callable
 import numpy as np
 
 from hologram._indexed import INDEXED, Indexed
-from hologram._operands import lifted
+from hologram._operands import boxed, lifted
 from hologram._registry import HOOKS
 from hologram.trace import Array, Dim, TraceError, Unknown
 
@@ -67,7 +67,7 @@ def _shape(shape: Any) -> list[Any]:
 def _filled(tracer: Any, shape: Any, value: Any, dtype: Any = None) -> Array:
     a = lifted(tracer, value)
     node = tracer.cast(a, dtype if dtype is not None else a.dtype)
-    return Array(tracer, tracer.graph.broadcast(node, _shape(shape)))
+    return boxed(Array(tracer, tracer.graph.broadcast(node, _shape(shape))))
 
 
 def _zeros(tracer: Any, shape: Any, dtype: Any = float, order: Any = "C", **_: Any) -> Any:
@@ -125,12 +125,13 @@ def _array(tracer: Any, value: Any, dtype: Any = None, *_: Any, **__: Any) -> An
         made = np.stack(parts)
     else:
         made = lifted(tracer, value)
-    return made if dtype is None else made.astype(dtype)
+    return boxed(made if dtype is None else made.astype(dtype))
 
 
 def _as_array(tracer: Any, value: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
     if isinstance(value, Array):
-        return value if dtype is None else value.astype(dtype, copy=False)
+        made = value if dtype is None else value.astype(dtype, copy=False)
+        return made if made.ndim or made.boxed else boxed(made.copy())
     return _array(tracer, value, dtype)
 
 

@@ -14,4 +14,5 @@ from hologram import (  # noqa: F401
 )
 from hologram._registry import HOOKS
 
-HOOKS.update(object=_steps.Stateful, function=_steps.function_call, ufunc=_steps.ufunc_call, attribute=_steps.attribute)
+HOOKS.update(object=_steps.Stateful, function=_steps.function_call, ufunc=_steps.ufunc_call, attribute=_steps.attribute,
+             compared=_steps.compared)  # fmt: skip

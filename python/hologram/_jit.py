@@ -4,7 +4,7 @@
 
 import collections
 import functools
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import numpy as np
 
@@ -177,7 +177,7 @@ def _trace(function: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]
         return _dump.compiled(_dump.numbered(name), t.graph, _core.compile, runtime, t.static, **options)
 
     tracer = recorder(compiled, log)
-    source = iter([tracer.argument(leaf) for leaf in leaves])
+    source = iter([*map(tracer.argument, leaves, (scalar for part in structure for scalar in _scalars(part)))])
     args = _unflatten(structure[0], source)
     kwargs = _unflatten(structure[1], source)
     returned = tracer.run(function, args, kwargs)
@@ -204,7 +204,7 @@ def _settled(value: Any) -> Any:
 
 def _compile(function: Any, structure: Any, leaves: Any, options: Any, names: collections.Counter[str], recorder: Any) -> Any:
     tracer, nesting, values = _trace(function, structure, leaves, options, recorder)
-    if tracer.steps or tracer.written or any(pattern[0] in ("object", "foreign") for pattern, _ in tracer.slots):
+    if tracer.steps or tracer.written or tracer.arrays or any(pattern[0] in ("object", "foreign") for pattern, _ in tracer.slots):
         trace = functools.partial(_trace, function, structure)
         plan = Plan(tracer, nesting, values)
         plan.shorten(function if recorder is _steps.Recorder else None, structure)
@@ -314,12 +314,22 @@ def _flatten(value: Any, leaves: list[Any]) -> Any:
         return (type(value), *[_flatten(v, leaves) for v in value])
     if type(value) is dict:
         return (dict, tuple(value), *[_flatten(v, leaves) for v in value.values()])
-    leaves.append(np.asarray(value) if isinstance(value, np.generic) else value)
-    return "leaf"
+    scalar = isinstance(value, np.generic)
+    leaves.append(np.asarray(value) if scalar else value)
+    return "scalar" if scalar else "leaf"
+
+
+def _scalars(structure: Any) -> Iterator[bool]:
+    """By leaf: whether it is a scalar of NumPy's."""
+    if isinstance(structure, str):
+        yield structure == "scalar"
+    else:
+        for part in structure[2 if structure[0] is dict else 1 :]:
+            yield from _scalars(part)
 
 
 def _unflatten(structure: Any, source: Any) -> Any:
-    if structure == "leaf":
+    if structure in ("leaf", "scalar"):
         return next(source)
     if structure[0] is dict:
         return {key: _unflatten(s, source) for key, s in zip(structure[1], structure[2:])}

@@ -67,6 +67,12 @@ def lifted(tracer: Tracer, value: Any) -> Array:
     return a
 
 
+def boxed(array: Array) -> Array:
+    """The array, as one of NumPy's where it might be a scalar."""
+    array.boxed = True
+    return array
+
+
 def axes_of(axis: Any, rank: int) -> list[int]:
     if axis is None:
         return list(range(rank))

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import numpy as np
 
 from hologram import _core
-from hologram._steps import Check, Graph, Host, Log, Mismatch, Recorder, Ref, Stateful, decode, encode, filled
+from hologram._steps import Check, Graph, Host, Log, Mismatch, Recorder, Ref, Stateful, decode, encode, filled, fits
 from hologram.trace import Array
 
 __all__ = ["Plan", "write_results"]
@@ -32,6 +32,7 @@ class Plan:
         self._blank = [recorder.environment[s] if s in constants - known else None for s in range(len(recorder.slots))]
         self._results = [encode(v) if isinstance(v, (Array, Stateful)) else v for v in values]
         self._written = [(leaf, encode(array)) for leaf, array in recorder.written.items()]
+        self._arrays = recorder.arrays
         whole = {id(array): leaf for leaf, array in recorder.written.items()}
         self._same = [whole.get(id(value)) for value in values]  # per result: the written argument that it is
         self._traced: Any = recorder.environment  # of the call that was traced
@@ -47,7 +48,7 @@ class Plan:
         """Writes the steps as one function, where it can be. The traced one itself is called where NumPy does the work, of graphs
         there is one simple operation at most, and nothing can be made ahead. `function`: None for one that takes no arrays of
         NumPy."""
-        if self._written:
+        if self._written or self._arrays:
             return
         from hologram._prepared import lists, numbers
         from hologram._straight import straight
@@ -77,8 +78,8 @@ class Plan:
 
     def follow(self, leaves: tuple[Any, ...], log: Log) -> Any:
         """The results' leaves; Mismatch."""
-        for leaf, _ in self._written:
-            _check_written(leaves, leaf)
+        if self._written or self._arrays:
+            self._check_arguments(leaves)
         environment = self._traced
         self._traced = None
         if environment is None:
@@ -104,6 +105,19 @@ class Plan:
             else:
                 np.copyto(leaves[leaf], new)
         return [value if leaf is None else leaves[leaf] for value, leaf in zip(results, self._same)]
+
+    def _check_arguments(self, leaves: tuple[Any, ...]) -> None:
+        """Mismatch for arguments that the steps are not for, ValueError for those that cannot be written."""
+        if len(leaves) != self._leaves or not all(isinstance(leaves[leaf], np.ndarray) for leaf in self._arrays):
+            raise Mismatch
+        try:
+            for leaf, _ in self._written:
+                _check_written(leaves, leaf)
+        except ValueError:
+            symbols = [-1] * self._symbols
+            if all(fits(pattern, value, symbols) for pattern, value in zip(self._patterns, leaves)):
+                raise
+            raise Mismatch from None
 
     def _places(self, number: int, step: Any, leaves: tuple[Any, ...]) -> list[Any]:
         """Where the last graph, behind which nothing can part, puts what it computes for Buffers that the program writes: themselves."""

@@ -474,10 +474,25 @@ def ufunc_call(tracer: Any, ufunc: Any, method: str, inputs: Any, options: dict[
         if method in ("reduce", "accumulate") and isinstance(out[0], Array) and ufunc in (np.add, np.multiply):
             options.setdefault("dtype", out[0].dtype)
         result = function_call(tracer, function, lowering, inputs, options, name)
-        if isinstance(out[0], Array) and not out[0].ndim and out[0].alias is None:
-            return result  # NumPy's scalars do not change
+        if isinstance(out[0], Array) and not out[0].ndim:
+            tracer.arrays.update(filter(tracer.is_boxed, range(tracer.leaves)))
+            if out[0].alias is None and not out[0].boxed:
+                return result  # NumPy's scalars do not change
         return HOOKS["out"](result, out, "same_kind", where if "where" in kept else True)
     return function_call(tracer, function, lowering, inputs, options, name)
+
+
+def compared(a: Array, b: Any, ufunc: Any, compare: Any) -> Any:
+    """a == b or a != b: by NumPy's operator where its ufunc has no loop, of structures, of text beside numbers."""
+    if all(map(_is_numeric, (a, b))):
+        return ufunc(a, b)
+    return function_call(a.tracer, compare, None, (a, b), {}, f"numpy.{ufunc.__name__}")
+
+
+def _is_numeric(value: Any) -> bool:
+    if not isinstance(value, (Array, np.ndarray, np.generic)):
+        return not isinstance(value, (str, bytes))
+    return value.dtype.kind in "biufc" or not (isinstance(value, Array) and value.foreign) and value.dtype.name == "bfloat16"
 
 
 def attribute(array: Array, name: str) -> Any:

@@ -330,7 +330,7 @@ class Writer:
 
     # --- nestings of arguments and results
     def nested(self, structure: Any, leaves: Any) -> str:
-        if structure == "leaf":
+        if structure in ("leaf", "scalar"):
             return next(leaves)
         if structure[0] is dict:
             return "{" + ", ".join(f"{self.hold(k)}: {self.nested(s, leaves)}" for k, s in zip(structure[1], structure[2:])) + "}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hologram._movement import broadcast_to
-from hologram._operands import aligned, axes_of, broadcast_shape, lifted, match, tracer_of
+from hologram._operands import aligned, axes_of, boxed, broadcast_shape, lifted, match, tracer_of
 from hologram._registry import FLOATS, FUNCTIONS, implements
 from hologram._ufuncs import UFUNCS, Loop, loop_dtypes
 from hologram.trace import Array, TraceError, name_of, product
@@ -348,8 +348,7 @@ def ones_like(a: Any, dtype: Any = None, **_: Any) -> Array:
 @implements("full_like")
 def full_like(a: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
     value = lifted(a.tracer, fill_value)
-    return a.make(a.tracer.graph.broadcast(a.tracer.cast(value, dtype or a.dtype), list(a.value.shape)))
-
+    return boxed(a.make(a.tracer.graph.broadcast(a.tracer.cast(value, dtype or a.dtype), list(a.value.shape))))
 
 
 def supported() -> list[str]:

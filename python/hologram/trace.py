@@ -185,6 +185,8 @@ class Tracer:
         self.constants: list[Any] = []  # arrays that the function refers to
         self.kept: set[int] = set()  # slots of arrays that are never written
         self.written: dict[int, Array] = {}  # arguments that the program writes
+        self.scalars: set[int] = set()  # arguments that are NumPy's scalars
+        self.arrays: set[int] = set()  # arguments without dimensions for which it matters that they are arrays
         self.seen: dict[Any, Any] = {}  # functions, with what they see in place of NumPy
         self.depth = 0  # of lowerings that are at work
         self.era = 0  # which graph of the trace this one is: a call of NumPy that needs its values ends a graph
@@ -199,11 +201,16 @@ class Tracer:
         self._parameters = 0
 
     # --- arguments and results
-    def argument(self, leaf: Any) -> Any:
-        """The stand-in for one argument, itself for values that are part of the program."""
+    def argument(self, leaf: Any, scalar: bool = False) -> Any:
+        """The stand-in for one argument, itself for values that are part of the program; scalar: it is a scalar of NumPy's."""
         slot = self.add_slot(leaf)
         self.leaves += 1
+        self.scalars.update([slot] * scalar)
         return self.enter(slot)
+
+    def is_boxed(self, slot: int) -> bool:
+        """Whether the value is an array without dimensions: unlike NumPy's scalars, it changes where it is written."""
+        return slot not in self.scalars and isinstance(self.environment[slot], np.ndarray) and not self.environment[slot].ndim
 
     def add_slot(self, value: Any, fixed: bool = False) -> int:
         """Notes a value that steps may read."""
@@ -391,7 +398,7 @@ def _recorded(method: Callable[..., Any]) -> Callable[..., Any]:
 class Array(np.lib.mixins.NDArrayOperatorsMixin):
     """An array whose values are not known yet. Operators, ufuncs and NumPy functions on it record what they do."""
 
-    __slots__ = ("__weakref__", "_era", "_node", "alias", "dense", "python", "slot", "tracer", "version", "weak")
+    __slots__ = ("__weakref__", "_era", "_node", "alias", "boxed", "dense", "python", "slot", "tracer", "version", "weak")
 
     def __init__(self, tracer: Tracer, value: Any, weak: bool = False, python: Any = None, slot: Optional[int] = None) -> None:
         self.tracer, self._node, self.weak, self.python = tracer, value, weak, python
@@ -400,6 +407,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         self.alias: Any = None  # how it follows from another array whose memory it has
         self.version = 0  # how often it was written
         self.dense = False  # known to be row-major in NumPy
+        self.boxed = slot is not None and tracer.is_boxed(slot)  # an array though it has no dimensions
         key, live = id(self), tracer.live
         live[key] = weakref.ref(self, lambda _: live.pop(key, None))
 
@@ -477,8 +485,10 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
     def imag(self, value: Any) -> None:
         HOOKS["set_part"](self, "imag", value)
 
-    def make(self, value: Any) -> "Array":
-        return Array(self.tracer, value)
+    def make(self, value: Any, boxed: bool = False) -> "Array":
+        made = Array(self.tracer, value)
+        made.boxed = boxed
+        return made
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         return HOOKS["ufunc"](self.tracer, ufunc, method, inputs, options)
@@ -491,16 +501,19 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
             raise AttributeError(name)
         return HOOKS["attribute"](self, name)
 
-    def _unknown(self, *_: Any) -> Any:
+    def __eq__(self, other: Any) -> Any:
+        return HOOKS["compared"](self, other, np.equal, operator.eq)
+
+    def __ne__(self, other: Any) -> Any:
+        return HOOKS["compared"](self, other, np.not_equal, operator.ne)
+
+    def _unknown(self, *_: Any, **__: Any) -> Any:
         raise Unknown(
             "hologram.jit: the function needs the value of an array, which is not known while it is traced; "
             "use numpy.where for choices"
         )
 
-    __bool__ = __int__ = __float__ = __index__ = __complex__ = _unknown
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        return self._unknown()
+    __bool__ = __int__ = __float__ = __index__ = __complex__ = __array__ = _unknown
 
     def __len__(self) -> int:
         if not self.shape:
@@ -520,11 +533,11 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
     def astype(self, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: Any = True, copy: Any = True) -> "Array":
         if not copy and np.dtype(dtype) == self.dtype:
             return self
-        return self.make(self.tracer.cast(self, dtype))
+        return self.make(self.tracer.cast(self, dtype), self.boxed)
 
     @_recorded
     def copy(self, *_: Any) -> "Array":
-        return self.make(self.value)
+        return self.make(self.value, self.boxed)
 
     @_recorded
     def transpose(self, *axes: Any) -> "Array":
@@ -566,16 +579,10 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
     def flatten(self, *_: Any) -> "Array":
         return self.make(self.tracer.graph.reshape(self.value, [product(self.value.shape)]))
 
-    def squeeze(self, axis: Any = None) -> "Array":
-        return np.squeeze(self, axis)
-
     def swapaxes(self, a: int, b: int) -> "Array":
         axes = list(range(self.ndim))
         axes[a], axes[b] = axes[b], axes[a]
         return self.transpose(axes)
-
-    def dot(self, other: Any) -> Any:
-        return np.dot(self, other)
 
     def __repr__(self) -> str:
         return f"<traced {self.dtype}{list(self.shape)}>"
@@ -589,5 +596,5 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in "sum prod max min mean var std argmax argmin any all clip cumsum cumprod round".split():
+for _name in "sum prod max min mean var std argmax argmin any all clip cumsum cumprod round squeeze dot".split():
     setattr(Array, _name, _method(_name))

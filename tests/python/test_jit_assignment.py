@@ -117,6 +117,40 @@ def test_what_cannot_be_written(text, error, words):
     refuses(error, words, lambda: hologram.jit(program(text))(X.copy(), V.copy(), I.copy()))
 
 
+SINGLE = """t = x; x += 1; return t, x * 2
+x[...] = 5; return x + 0
+s = np.array(x); t = s; s += x; return s, t, x
+s = x.copy(); t = s; s *= 3; return s, t, x
+s = v[1, ...]; s += 1; return s + 0, v
+s = v[1]; s += x; return s, v
+s = np.zeros(()); t = s; s += x; return s, t""".split("\n")
+
+
+@pytest.mark.parametrize("text", SINGLE)
+def test_arrays_without_dimensions_change_where_scalars_do_not(text):
+    function = program(text)
+    jitted = hologram.jit(function)
+    for x in (np.array(3.0), np.float64(3), np.array(4.0), np.float64(4)):
+        found = []
+        for call in (function, jitted):
+            given = [x.copy(), np.arange(3.0), None]
+            try:
+                results = call(*given)
+                found.append([np.asarray(r).tolist() for r in (*(results if isinstance(results, tuple) else (results,)), *given)])
+            except TypeError as error:
+                found.append(type(error))
+        assert found[0] == found[1]
+
+
+def test_what_is_written_is_looked_at_where_the_arguments_are_those():
+    jitted = hologram.jit(lambda x, *rest: (x.__setitem__(0, 7) if x.ndim == 2 or rest else None, x * 2)[1])
+    frozen = np.ones(3)
+    frozen.flags.writeable = False
+    assert jitted(np.ones((3, 3)))[0, 0] == 14 and jitted(np.ones(3), 1)[0] == 14
+    assert jitted(frozen).tolist() == [2, 2, 2]
+    refuses(ValueError, "read-only", lambda: jitted(frozen, 1))
+
+
 def test_generators_fill_and_shuffle():
     def draw(rng, x):
         z = np.zeros(x.shape[0])
