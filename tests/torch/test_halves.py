@@ -54,15 +54,16 @@ def test_norms_by_float32_weights_have_float32_moments(dtype):
         lambda x: torch.native_batch_norm(x, None, None, b.clone(), w.clone(), True, 0.1, 1e-5),
         lambda x: torch.native_batch_norm(x, w, b, b.clone(), w.clone(), False, 0.1, 1e-5),
     ):  # fmt: skip
-        with torch.no_grad():
-            torch.testing.assert_close(compile_fresh(function)(x), function(x), rtol=2e-2, atol=2e-2)
+        for given in (x, x.clone().requires_grad_()):
+            torch.testing.assert_close(compile_fresh(function)(given), function(given), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("types", [(torch.float32, torch.float64), (torch.bfloat16, torch.float32)])
 @pytest.mark.parametrize("loss", [torch.nn.functional.soft_margin_loss, torch.nn.functional.huber_loss])
 def test_losses_of_two_types_have_the_operands(loss, types):
-    x, target = torch.randn(5, 7).to(types[0]), torch.randn(5, 7).sign().to(types[1])
-    with torch.no_grad():
-        for reduction in ("none", "mean", "sum"):
-            results = [f(x, target, reduction=reduction) for f in (compile_fresh(loss), loss)]
-            torch.testing.assert_close(*results, rtol=2e-2, atol=2e-2)
+    x, target = torch.randn(5, 7).to(types[0]).requires_grad_(), torch.randn(5, 7).sign().to(types[1])
+    for reduction in ("none", "mean", "sum"):
+        results = [f(x, target, reduction=reduction) for f in (compile_fresh(loss), loss)]
+        torch.testing.assert_close(*results, rtol=2e-2, atol=2e-2)
+        if loss is torch.nn.functional.soft_margin_loss:  # eager refuses gradients of the other one
+            torch.testing.assert_close(*(torch.autograd.grad(r.sum() * 3, x)[0] for r in results), rtol=2e-2, atol=2e-2)

@@ -89,8 +89,7 @@ _ALSO = (
 
 
 def _loss(op):
-    """A loss that eager computes in the operand's type, whatever the target's. Not where there may be gradients: tracing has promised the
-    wider type, and with it how many bytes a gradient has."""
+    """A loss that eager computes in the operand's type, whatever the target's, where tracing promises the wider one."""
 
     def decompose(x, target, reduction=1, *rest):
         from torch._decomp import decomposition_table
@@ -98,7 +97,7 @@ def _loss(op):
         whole = decomposition_table[op]
         if torch.broadcast_shapes(x.shape, target.shape) != x.shape:
             return NotImplemented if op == aten.soft_margin_loss.default else whole(x, target, reduction, *rest)
-        if x.dtype == target.dtype or torch.is_grad_enabled():
+        if x.dtype == target.dtype:
             return whole(x, target, reduction, *rest)
         if op == aten.soft_margin_loss.default:
             loss = (-x * target).to(x.dtype).exp().log1p()
@@ -116,8 +115,6 @@ def _normalised(op):
     def decompose(x, *rest):
         others = {t.dtype for t in rest if isinstance(t, torch.Tensor)} - {x.dtype}
         if x.device.type != "cpu" or x.dtype not in WIDE or not others:
-            return NotImplemented
-        if op == aten.native_group_norm.default and torch.is_grad_enabled():  # whose moments have gradients, of the promised type
             return NotImplemented
         y, *moments = op(widened(x), *rest)
         return y.to(x.dtype), *moments

@@ -19,10 +19,26 @@ def partition(joint, inputs, *, num_fwd_outputs, **named):
     from functorch.compile import min_cut_rematerialization_partition
     from torch._functorch import config
 
+    _tangents(joint.graph, num_fwd_outputs)
     _prepare(joint.graph, num_fwd_outputs)
     joint.recompile()
     with config.patch(ban_recompute_materialized_backward=False):
         return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **named)
+
+
+def _tangents(graph, num_fwd_outputs) -> None:
+    """Gradients of results come in the types of these, where decompositions give eager's in place of what tracing promised."""
+    (output,) = graph.find_nodes(op="output")
+    given = dict(zip(output.meta.get("desc", ())[:num_fwd_outputs], output.args[0][:num_fwd_outputs]))
+    for node in graph.find_nodes(op="placeholder"):
+        result = given.get(getattr(node.meta.get("desc"), "output", None))
+        val, made = (n.meta.get("val") if isinstance(n, torch.fx.Node) else None for n in (node, result))
+        if not (isinstance(val, torch.Tensor) and isinstance(made, torch.Tensor)) or val.dtype == made.dtype:
+            continue
+        with graph.inserting_after(node):
+            cast = graph.call_function(aten._to_copy.default, (node,), {"dtype": val.dtype})
+        node.replace_all_uses_with(cast, delete_user_cb=lambda user, cast=cast: user is not cast)
+        cast.meta["val"], node.meta["val"] = val, val.to(made.dtype)
 
 
 def _prepare(graph, num_fwd_outputs) -> None:
