@@ -108,6 +108,9 @@ def _write(path, made, chosen, isas) -> Report:
         for source in method.graph.sources:
             if source is not None and source[0] == "tensor":
                 _add_tensor(writer, tensors, state, *source[1:])
+    shared = exported.sharing_memory({name: tensor for name, (_, tensor) in tensors.items()}, state)
+    if shared is not None:
+        raise NotImplementedError(f"export: the model writes {shared[0]}, whose memory {shared[1]} shares; {exported.APART}")
     for method in made.values():
         method.write(writer, {name: number for name, (number, _) in tensors.items()}, chosen)
     left = sorted({"::".join(call["operator"][:2]) for method in made.values() for call in method.graph.left if call})

@@ -10,6 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from . import counters, memory, parameters, precision, released, runtimes
 from .capture import exported
 from .compiler import compile_graph
+from .graph.symbols import Unsupported
 from .options import Options
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -121,7 +122,10 @@ class _Variant:
         for x in inputs:
             if not isinstance(x, (torch.Tensor, *_PLAIN)) or isinstance(x, torch.Tensor) and x.is_neg():
                 raise TypeError(f"freeze: arguments are tensors and plain values, got {type(x).__name__}")
-        program = exported.capture(model, inputs)
+        try:
+            program = exported.capture(model, inputs)
+        except Unsupported as refusal:
+            raise ValueError(f"freeze: {refusal}") from None
         signature = program.graph_signature
         written = [s.target or s.arg for s in signature.output_specs if s.kind.name != "USER_OUTPUT"]
         if written:

@@ -214,6 +214,14 @@ def test_sessions_have_state_of_their_own(path):
     np.testing.assert_array_equal(loaded.tensors["total"], np.zeros(4))
 
 
+@pytest.mark.parametrize("alias", [lambda total: total, lambda total: total[:2]])
+def test_what_is_written_under_two_names_is_refused(alias, path):
+    model = Counter()
+    model.register_buffer("part", alias(model.total))
+    refuses(NotImplementedError, "total and part", lambda: hologram_torch.export(model, (torch.zeros(4),), path, isas=()))
+    refuses(ValueError, "share memory", lambda: hologram_torch.freeze(model, (torch.zeros(4),)))
+
+
 class Twice(torch.nn.Module):
     def __init__(self):
         super().__init__()

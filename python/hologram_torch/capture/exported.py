@@ -9,6 +9,7 @@ from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import lowering
+from ..graph.symbols import Unsupported
 from . import decomp, matrices, recurrent, rewrite, unfold
 
 _WHOLE = {f"aten.{name}.default" for name in decomp._WHOLE}
@@ -17,7 +18,32 @@ _WHOLE = {f"aten.{name}.default" for name in decomp._WHOLE}
 def capture(model, args, kwargs=None, dynamic_shapes=None):
     """The exported program of model(*args, **kwargs), without gradients."""
     with our_operators(), torch.no_grad():
-        return decomposed(torch.export.export(model, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False))
+        program = torch.export.export(model, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+        try:
+            return decomposed(program)
+        except AssertionError:  # PyTorch's tracing has no graph that writes one of several arguments in the same memory
+            own = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+            shared = sharing_memory({**program.constants, **dict(own)})
+            if shared is None:
+                raise
+            raise Unsupported(f"the model writes tensors that share memory, as {' and '.join(shared)} do; {APART}") from None
+
+
+APART = "name one of them alone, or clone() the other"
+
+
+def sharing_memory(tensors, among=None):
+    """Two names of tensors whose memory overlaps, the first one of `among`; None."""
+    spans = {}
+    for name, t in tensors.items():
+        if isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t) and t.layout is torch.strided and t.numel():
+            size = sum((n - 1) * stride for n, stride in zip(t.shape, t.stride())) + 1
+            spans[name] = t.data_ptr(), t.data_ptr() + size * t.element_size()
+    for name in spans if among is None else spans.keys() & among:
+        for other, (begin, end) in spans.items():
+            if other != name and begin < spans[name][1] and spans[name][0] < end:
+                return name, other
+    return None
 
 
 @contextlib.contextmanager
