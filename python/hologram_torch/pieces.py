@@ -89,7 +89,8 @@ class _Operator:
         self.reads = set(node.all_input_nodes)
         counted = counted and counts(node.target, called(node))
         self._node, self._name = node, called(node) if counted else None
-        self._kinds = pytree.tree_map(Traced.of, value_of(node))
+        writes = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable  # and gives what it wrote, as it is
+        self._kinds = None if writes else pytree.tree_map(Traced.of, value_of(node))
         if counted:
             counters.name_fallback(self._name, "a graph cannot hold it", lines.of(node))
 

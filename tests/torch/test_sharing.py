@@ -16,7 +16,8 @@ following.register_autograd(lambda ctx, grad: grad, setup_context=lambda ctx, in
 
 def complexes(a):
     z = torch.complex(a, a)
-    return z, z[0], z.real, z.imag, torch.view_as_real(z), z.conj(), z * 1, z.real * 1, z.clone(), torch.view_as_real(z).clone()
+    return (z, z[0], z.real, z.imag, torch.view_as_real(z), z.conj(), z * 1, z.real * 1, z.clone(), torch.view_as_real(z).clone(),
+            z.conj().imag, z.expand(2, 4, 4).conj().real)  # fmt: skip
 
 
 RESULTS = {
@@ -35,6 +36,10 @@ RESULTS = {
     "whole and parts": lambda a: (a, a[:2], a.mT, a.view(-1), a.unsqueeze(0), a.expand(2, 4, 4), a.diagonal(), a.unfold(0, 2, 1)),
     "several": lambda a: (*a.split(2), *(a + 1).chunk(2, dim=1), *(a + 2).unbind()),
     "strided": lambda a: (a.as_strided((2, 2), (1, 4), 3), a), "written": lambda a: (a[0].add_(1), a),
+    "a written half": lambda a: ((h := a[a.shape[0] // 2 :]), a.mul_(2))[0],
+    "bits of a half": lambda a: a.view(torch.int32).tensor_split(2)[1],
+    "signs": lambda a: (a, (n := torch._neg_view(a)), n, n[1:], torch._neg_view(n), a[2:]), "a sign": torch._neg_view,
+    "past a part": lambda a: a[:, 1:].as_strided((2, 3), (1, 2), 3) * 1, "written signs": lambda a: (torch._neg_view(a).add_(1), a)[0],
     "dtypes": lambda a: (a.view(torch.int32)[1:], a.view(torch.int16), a, a[:1].expand(4, 4).view(torch.int16)),
     "broken": lambda a: ((b := (a + 1).mT), torch._dynamo.graph_break() or b.expand(2, 4, 4)), "complex": complexes,
 }  # fmt: skip
@@ -59,6 +64,15 @@ def test_memory_is_shared_as_in_eager(made, how, gradients):
         for a, e in zip(*map(torch.utils._pytree.tree_leaves, (actual, eager)), strict=True):
             if e.dtype not in (torch.int16, torch.int32):  # the bits of floats, whose last ones may differ
                 torch.testing.assert_close(a, e)
+
+
+@pytest.mark.parametrize("function, make", [
+    (lambda x: x.add_(1) * 2, lambda: (torch.arange(4) * (2 + 1j)).conj().imag),  # with a turned sign
+    (lambda x: (setattr(x, "data", torch.zeros(3)), x)[1], lambda: torch.ones(4, 4)),  # with data of another size
+])  # fmt: skip
+def test_arguments_are_written_as_they_are(function, make):
+    eager, actual, found = same_memory.compare(function, compile_fresh(function), lambda: [make()])
+    assert not found and all(map(torch.equal, actual, eager))
 
 
 def test_detached_results_take_no_part_in_what_follows():

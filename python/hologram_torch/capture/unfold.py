@@ -10,6 +10,7 @@ from torch._ops import HigherOrderOperator
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .. import counters
+from ..translate import sharing
 from . import decomp
 
 _CALLS = {  # name: operands of the graph that is the first argument
@@ -21,8 +22,23 @@ _CALLS = {  # name: operands of the graph that is the first argument
 _MADE_OF_OTHERS = ("out_dtype", "associative_scan")
 
 
+_STRIDED = torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default
+
+
+def _of_the_whole(node):
+    """Has a view of a storage be taken of the tensor that has all of it, not of a part, whose copy lacks what lies between its elements."""
+    part, size, stride, *offset = (*node.args, *node.kwargs.values())
+    whole = sharing.base_of(part)
+    offset = offset[0] if offset and offset[0] is not None else part.meta["val"].storage_offset()
+    if whole is not part and isinstance(offset, (int, torch.fx.Node)):
+        node.args, node.kwargs = (whole, size, stride, offset), {}
+
+
 def unfold(module) -> None:
     """Changes a captured graph in place."""
+    for target in _STRIDED:
+        for node in module.graph.find_nodes(op="call_function", target=target):
+            _of_the_whole(node)
     for node in module.graph.nodes:
         if isinstance(node.target, HigherOrderOperator) and node.target._name == "run_with_rng_state" and "val" not in node.meta:
             node.meta["val"] = _seen(node)

@@ -51,7 +51,8 @@ class Calls(Builder):
         self.host_nodes.add(node)
         return self.env[node]
 
-    def _call_host(self, node, target, val, reason="", counted=True):
+    def _call_host(self, node, target, val, reason="", counted=True, hidden=False):
+        """`hidden`: its results are PyTorch's alone."""
         if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
             raise Unsupported(f"operator {target}, which writes into its operand,")
         name = called(node)
@@ -102,9 +103,9 @@ class Calls(Builder):
             self.fallbacks.append((name, reason, lines.of(node)))
         if make is collectives.Wait:
             operands += self.pending.wait(call, list(operands))
-        hidden = [(user.args[1],) for user in node.users if user in self._loose]
-        hidden += [path[:1] for path in _paths(val)] if node in self._unsized else []
-        value = self._host_values(call, operands, sizes, val, timing=timing, hidden=hidden)
+        unstated = [(user.args[1],) for user in node.users if user in self._loose]
+        unstated += [path[:1] for path in _paths(val)] if hidden or node in self._unsized else []
+        value = self._host_values(call, operands, sizes, val, timing=timing, hidden=unstated)
         if timing != collectives.ANY:
             self._goes_on(node, call, operands, value)
         if random:

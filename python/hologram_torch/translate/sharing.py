@@ -8,11 +8,12 @@ import torch
 from torch.fx import Node
 
 
-def find(returned, hidden, symbolic) -> dict:
+def find(returned, hidden, symbolic, written=()) -> dict:
     """Nodes whose memory several of a graph's results share, and whether a user sees more than one of them. `hidden`: positions of
     results that no user sees: one that a user sees as well is the same tensor; views share memory only where PyTorch reads offsets
-    from it, with symbolic sizes, of what is returned before them."""
+    from it, with symbolic sizes, of what is returned before them, and of what is `written` into arguments, whose views it makes so."""
     seen, shared = {}, {}
+    written = set(map(root_of, written))
     for position, item in enumerate(returned):
         if not isinstance(item, Node):
             continue
@@ -21,6 +22,8 @@ def find(returned, hidden, symbolic) -> dict:
             if root in seen:
                 shared[root] = shared.get(root, False) or item is not seen[root]
             seen.setdefault(root, item)
+            if symbolic and root in written and item is not root:
+                shared.setdefault(root, False)
         elif item is root and item in seen or symbolic and root in returned[:position]:
             shared.setdefault(root, False)
     return shared
@@ -28,14 +31,14 @@ def find(returned, hidden, symbolic) -> dict:
 
 def root_of(node):
     """The node that a chain of views begins at; itself for a node that is no view."""
-    while (source := _source_of(node)) is not None:
+    while (source := source_of(node)) is not None:
         node = source
     return node
 
 
 def base_of(node):
     """The first node of this chain that the node is a view of by sizes, strides and an offset alone."""
-    while (source := _source_of(node)) is not None and _flags(source.meta["val"]) == _flags(node.meta["val"]):
+    while (source := source_of(node)) is not None and _flags(source.meta["val"]) == _flags(node.meta["val"]):
         node = source
     return node
 
@@ -48,7 +51,7 @@ def bond(node, base) -> int:
     """How a view of `base` belongs to it."""
     found = VIEW
     while node is not base:
-        call = _call_of(node)
+        call = call_of(node)
         found = max(found, APART if call.target in _UNSAFE else DETACHED if call.target in _DETACHING else VIEW)
         node = call.args[0]
     return found
@@ -59,8 +62,9 @@ def reinterpreted(val, base) -> bool:
     return _flags(val)[1:] == _flags(base)[1:]
 
 
-def _source_of(node):
-    call = _call_of(node)
+def source_of(node):
+    """What the node is a view of, or None."""
+    call = call_of(node)
     if not is_view(getattr(call, "target", None)) or not isinstance(call.args[0], Node):
         return None
     source = call.args[0]
@@ -72,7 +76,7 @@ _DETACHING = {torch.ops.aten.detach.default}
 _UNSAFE = {torch.ops.aten.unsafe_split.Tensor, torch.ops.aten.unsafe_split_with_sizes.default, torch.ops.aten._unsafe_view.default}
 
 
-def _call_of(node):
+def call_of(node):
     """The call that gives the node, which may be one of its results."""
     return node.args[0] if node.target is operator.getitem else node
 

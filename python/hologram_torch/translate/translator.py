@@ -398,13 +398,17 @@ class Translator(Results):
                 return True
         return False
 
+    def _of_host(self, placeholder) -> bool:
+        """Whether only the host can write it: what the graph has of a negative view are other numbers."""
+        return placeholder in self.host_nodes or placeholder.meta["val"].is_neg()
+
     def _mutate(self, node):
         target, source = node.args[:2]
         if source in self._flat and target in self._chains:
             self._mutated[target] = self._flat[source]
             self.env[node] = self.env[source]
             return
-        if target not in self.parameter_of or target in self.host_nodes or source in self.host_nodes:
+        if target not in self.parameter_of or self._of_host(target) or source in self.host_nodes:
             raise Unsupported(f"writing into {target}")
         val = target.meta["val"]
         shape = self.symbols.sizes(val.shape)
