@@ -17,6 +17,7 @@ OPERATORS = {  # that take an index along axis 0 of X
     "take": lambda x, i: x.take(i * 3),
     "put": lambda x, i: x.put(i * 3, ROW[0, :1]),
     "embedding": lambda x, i: torch.nn.functional.embedding(i, x),
+    "embedding_of_rows": lambda x, i: torch.nn.functional.embedding(i[None], x),
     "index_select": lambda x, i: x.index_select(0, i),
     "index_copy": lambda x, i: x.index_copy(0, i, ROW),
     "index_copy_of_int32": lambda x, i: x.repeat(1 << 15, 1).index_copy(0, i.int(), ROW),  # what eager refuses, of any size

@@ -84,7 +84,6 @@ _ALSO = (
     "upsample_bicubic2d.default", "upsample_bilinear2d.default", "upsample_trilinear3d.default",
     "heaviside.default", "_addmm_activation.default", "batch_norm_backward.default",
     "dropout.default", "tril_indices.default", "triu_indices.default",
-    "embedding.default",  # in the core set of later versions
 )  # fmt: skip
 
 
