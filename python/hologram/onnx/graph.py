@@ -1,5 +1,6 @@
 # hologram/onnx/graph.py: the nodes of an ONNX graph, checked and bound to their rows
 # mypy: ignore-errors
+import contextlib
 import re
 
 from hologram.onnx import attributes, table, tensors, wire
@@ -179,6 +180,7 @@ class Graph:
             node = Node(node, index, scope)
             node.bind()
             self.nodes.append(node)
+        self.nodes = _ordered(self.nodes)
         self.captured = self._captures()
         self.last = self._last_uses()
 
@@ -209,6 +211,19 @@ class Graph:
             out.append([name for name in used if name not in seen])
             seen |= used
         return out[::-1]
+
+
+def _ordered(nodes):
+    """The nodes, each behind those whose results it reads: ONNX Runtime takes them in any order, and its tools add some at the end."""
+    maker = {name: i for i, node in enumerate(nodes) for name in node.outputs if name}
+    reads = [{maker[name] for name in (*node.inputs, *captures_of(node)) if name in maker} for node in nodes]
+    if all(j < i for i, found in enumerate(reads) for j in found):
+        return nodes
+    import graphlib
+
+    with contextlib.suppress(graphlib.CycleError):  # what has no order is refused by the name of what is read
+        return [nodes[i] for i in graphlib.TopologicalSorter(dict(enumerate(reads))).static_order()]
+    return nodes
 
 
 def captures_of(node):
