@@ -158,8 +158,11 @@ def _prompts(ids: Any) -> Any:
 
 
 def _integers(name: str, values: Any) -> Any:
-    found = np.atleast_1d(np.asarray(values))
-    if found.size and found.dtype.kind not in "iu":
+    try:
+        found = np.atleast_1d(np.asarray(values))
+    except ValueError:  # lists of unequal lengths
+        found = np.array([None])
+    if found.ndim > 1 or found.size and found.dtype.kind not in "iu":
         raise TypeError(f"generate: {name}: expected integers, got {values!r}")
     return found.astype(np.int64)
 

@@ -171,11 +171,14 @@ def test_weights_that_change_are_seen_and_stay_packed(model):
 
 
 def test_a_model_with_other_state_is_refused():
-    from transformers import MambaConfig, MambaForCausalLM
+    import transformers
 
-    config = MambaConfig(vocab_size=99, hidden_size=32, num_hidden_layers=1, state_size=4)
-    with pytest.raises(NotImplementedError, match="MambaForCausalLM keeps more than keys and values"):
-        hologram_torch.generate(MambaForCausalLM(config).eval(), PROMPT)
+    small = dict(vocab_size=99, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    for kind, words in (("Mamba", "ForCausalLM keeps more than keys and values"), ("OpenAIGPT", "LMHeadModel keeps no keys"),
+                        ("Bart", "ForConditionalGeneration has an encoder")):  # fmt: skip
+        model = getattr(transformers, kind + words.split()[0])(getattr(transformers, f"{kind}Config")(**small))
+        with pytest.raises(NotImplementedError, match=kind + words):
+            hologram_torch.generate(model.eval(), PROMPT)
     with pytest.raises(TypeError, match="expected a torch.nn.Module, got str"):
         hologram_torch.generate("gpt2", PROMPT)
 
@@ -207,7 +210,8 @@ def test_a_server_joins_requests_for_tokens(model, served):
     asked = [{"ids": ids, "max_new_tokens": 3 + 2 * n} for n, ids in enumerate(prompts)]
     made = [model.generate(torch.tensor([a["ids"]]), max_new_tokens=a["max_new_tokens"], do_sample=False)[0] for a in asked]
     alone = [tokens[len(a["ids"]) :] for tokens, a in zip(made, asked)]
-    wrong = [{"ids": [10**6]}, {"ids": []}, {"ids": [1], "max_new_tokens": 99}, {"ids": [1], "temperatur": 1}, {"ids": [1], "top_p": 0}]
+    wrong = [{"ids": [-1]}, {"ids": []}, {"ids": [1], "max_new_tokens": 99}, {"ids": [1], "temperatur": 1}, {"ids": [1], "top_p": 0}]
+    wrong += [{"ids": [1], name: value} for name, value in (("top_p", "1"), ("temperature", None), ("eos", [[1], [2]]), ("eos", [1, [2]]))]
     async def talk(client, service):
         answers = await asyncio.gather(*[client.post("/generate", json=a) for a in [*asked, wrong[0]]])
         assert answers.pop().status_code == 422
@@ -217,7 +221,7 @@ def test_a_server_joins_requests_for_tokens(model, served):
         lines = (await client.post("/generate", json={**asked[1], "eos": int(alone[1][2]), "stream": True})).text.splitlines()
         assert [json.loads(line)["token"] for line in lines] == alone[1][: alone[1].tolist().index(alone[1][2]) + 1].tolist()
         how = {"do_sample": True, "top_k": 9, "max_new_tokens": 6}
-        drawn = [{"ids": prompts[seed], "seed": seed, **how} for seed in (0, 1)]
+        drawn = [{"ids": prompts[seed], "seed": seed, "eos": None, **how} for seed in (0, 1)]
         together = await asyncio.gather(*[client.post("/generate", json=a) for a in drawn])
         one_by_one = [await client.post("/generate", json=a) for a in drawn]
         assert [a.json() for a in together] == [a.json() for a in one_by_one] and together[0].json() != together[1].json()

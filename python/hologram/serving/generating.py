@@ -44,8 +44,11 @@ class Wanted:
             raise TypeError(f"seed: expected a whole number from 0 on, got {self.seed!r}")
         if not (isinstance(self.ids, list) and self.ids and all(type(n) is int and abs(n) < 1 << 63 for n in self.ids)):
             raise TypeError(f"ids: expected a list of tokens, got {str(self.ids)[:80]}")
-        self.temperature, self.top_p = float(self.temperature), float(self.top_p)
-        self.ends = set(generation._integers("eos", self.eos).flat)
+        for name in ("temperature", "top_p"):
+            if type(getattr(self, name)) not in (int, float):
+                raise TypeError(f"{name}: expected a number, got {getattr(self, name)!r}")
+            setattr(self, name, float(getattr(self, name)))
+        self.ends = set(generation._integers("eos", [] if self.eos is None else self.eos))
 
     @property
     def how(self) -> tuple[Any, ...]:

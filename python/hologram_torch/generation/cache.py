@@ -30,12 +30,17 @@ def tensors(model, batch, length, argument):
     """Pairs of zeros for the layers' keys and values. argument: what model.forward calls its cache.
 
     A layer that looks back over a window has a place for every token too: the model's mask leaves out those before the window.
-    Raises NotImplementedError for layers that keep anything else."""
+    Raises NotImplementedError for layers that keep anything else, and for models that keep nothing or have an encoder too."""
+    kind = type(model).__name__
+    if model.config.is_encoder_decoder:
+        raise NotImplementedError(f"generate: {kind} has an encoder, and prompts are continued by decoders alone")
     layers = StaticCache(config=model.config, max_cache_len=length).layers
     other = sorted({type(layer).__name__ for layer in layers if type(layer).__name__ not in _ATTENTION})
     if other:
-        raise NotImplementedError(f"generate: {type(model).__name__} keeps more than keys and values ({', '.join(other)})")
+        raise NotImplementedError(f"generate: {kind} keeps more than keys and values ({', '.join(other)})")
     layers = _seen(model, batch, argument)
+    if any(layer.keys is None for layer in layers):
+        raise NotImplementedError(f"generate: {kind} keeps no keys and values in the cache that it is given")
     seen = [(t.dtype, (batch, t.shape[1], length, t.shape[3])) for layer in layers for t in (layer.keys, layer.values)]
     if model.device.type == "cpu":
         made = _side_by_side(seen)
