@@ -17,6 +17,8 @@ from .graph.formula import WithFormulas
 from .options import strict
 from .translate.host import HostTable
 
+LONG = 50  # ms that tracing and compiling take
+
 
 def _graph(text):
     return _core.Graph.parse(text)
@@ -83,8 +85,11 @@ class Program:
             call.before_second(functools.partial(_finish, self.name, executable))
         call.native = not self.host.calls
         memory.watch(call, executable, runtimes.in_host_memory(self.device))
-        self._report(executable, self.trace_ms + 1e3 * (time.perf_counter() - start))
+        total_ms = self.trace_ms + 1e3 * (time.perf_counter() - start)
+        self._report(executable, total_ms)
         runtimes.runtime().drop_code_pages()  # a compilation has touched 20 MB of them
+        if total_ms > LONG:
+            runtimes.runtime().trim_heap()  # of a large graph; small ones leave less than looking for it is worth
         _forget_sources()
         return WithFormulas(call, self.formulas) if self.formulas else call
 

@@ -23,7 +23,7 @@ MIB = 2**20
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "memory.py"
 # MiB beyond eager's after some seconds without calls, when packed weights are back where they came from, and once both are trimmed: of
 # that 21 to 30 are what PyTorch's tracing leaves.
-BEYOND = {"idle": 30, "trimmed": 35}
+BEYOND = {"kept": 30, "idle": 30, "trimmed": 35}  # kept: directly after two calls, beside packed weights
 # The most that a call takes beyond eager's. PyTorch's tracing is 20 to 28 of it, packed weights are 41 and 73.
 PEAK = {"minilm-8x128": 68, "resnet18-1": 98}
 REST = 28  # of it, beside the shares that stats() tells
@@ -47,7 +47,8 @@ def test_a_first_call_keeps_little_beside_eagers(case):
         eager, ours, released = pool.map(lambda peer: kept(case, peer), ("eager", "hologram", "released"))
     beyond = ours["trimmed"] - eager["trimmed"]
     for state, limit in BEYOND.items():
-        assert ours[state] - eager[state] <= limit * MIB, (state, eager, ours)
+        packed = ours["packed"] if state == "kept" else 0
+        assert ours[state] - eager[state] - packed <= limit * MIB, (state, eager, ours)
     assert ours["peak"] - eager["peak"] <= PEAK[case] * MIB, (eager, ours)
     assert 40 * MIB <= ours["packed"] <= PACKED[case] * MIB
     assert ours["shares"]["packed_weights"] <= 30 * MIB
