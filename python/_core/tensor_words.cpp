@@ -12,8 +12,8 @@ namespace hologram::python {
 namespace {
 
 // A word is looked for among the first of an object: of the smallest that PyTorch has, 48 bytes of
-// a Python object, 128 of a TensorImpl, 64 of a StorageImpl, whose allocator may lie behind them.
-constexpr size_t object_bytes = 48, implementation_bytes = 128, storage_bytes = 64,
+// a Python object, 192 of a TensorImpl, 64 of a StorageImpl, whose allocator may lie behind them.
+constexpr size_t object_bytes = 48, implementation_bytes = 192, storage_bytes = 64,
                  allocator_bytes = 80;
 
 struct Sample {
@@ -21,6 +21,7 @@ struct Sample {
   const void *implementation, *storage;
   int64_t version, counter;
   uint32_t holders;
+  const void *data, *offset;
 };
 
 const void* word(const void* base, size_t place) {
@@ -66,11 +67,11 @@ bool TensorWords::learn(const nb::list& list, nb::handle type, nb::object ask) {
   kinds_ = {};
   ask_ = std::move(ask);
   std::vector<Sample> samples;
+  auto address = [](nb::handle n) { return reinterpret_cast<const void*>(nb::cast<uintptr_t>(n)); };
   for (nb::handle s : list)
-    samples.push_back({nb::handle(s[0]).ptr(),
-                       reinterpret_cast<const void*>(nb::cast<uintptr_t>(s[1])),
-                       reinterpret_cast<const void*>(nb::cast<uintptr_t>(s[2])),
-                       nb::cast<int64_t>(s[3]), nb::cast<int64_t>(s[4]), nb::cast<uint32_t>(s[5])});
+    samples.push_back({nb::handle(s[0]).ptr(), address(s[1]), address(s[2]),
+                       nb::cast<int64_t>(s[3]), nb::cast<int64_t>(s[4]), nb::cast<uint32_t>(s[5]),
+                       address(s[6]), address(s[7])});
   auto all = [&](auto&& holds) { return std::ranges::all_of(samples, holds); };
   implementation_ = place_of(object_bytes, [&](size_t p) {
     return all([p](const Sample& s) { return word(s.tensor, p) == s.implementation; });
@@ -80,6 +81,12 @@ bool TensorWords::learn(const nb::list& list, nb::handle type, nb::object ask) {
     return all([p](const Sample& s) { return word(s.implementation, p) == s.storage; });
   });
   counter_ = place_of(implementation_bytes, [&](size_t p) { return is_counter(samples, p); });
+  offset_ = place_of(implementation_bytes, [&](size_t p) {
+    return all([p](const Sample& s) { return word(s.implementation, p) == s.offset; });
+  });
+  data_ = place_of(storage_bytes, [&](size_t p) {
+    return all([p](const Sample& s) { return word(s.storage, p) == s.data; });
+  });
   known_ = storage_ && counter_ && all([this](const Sample& s) {
              const TensorState state = read(s.tensor);
              return state.version == s.version && state.holders == s.holders;

@@ -17,6 +17,13 @@ struct TensorState {
   uint32_t holders = 1;           // tensors that hold the storage, this one among them
 };
 
+/// What tells that a tensor's elements begin where they did, as long as its type is the same.
+struct TensorPlace {
+  const void *implementation = nullptr, *storage = nullptr, *data = nullptr;  // null: not known
+  int64_t offset = 0;                                                         // in elements
+  bool operator==(const TensorPlace&) const = default;
+};
+
 /// Where a tensor's object, its implementation, storage and version counter keep what is read at
 /// each call. The places are learned from tensors of which all is known; where that fails Python is
 /// asked, which takes 0.5 µs a tensor. Used under the GIL.
@@ -25,8 +32,9 @@ class TensorWords {
   static TensorWords& of_process();
 
   /// samples: (tensor, address of its implementation, of its storage, version or -1, number of its
-  /// version counter, tensors that hold the storage); type: of PyTorch's tensors; ask: callable
-  /// that gives a tensor's holders. → whether every place has been found.
+  /// version counter, tensors that hold the storage, address of the storage's memory, offset);
+  /// type: of PyTorch's tensors; ask: callable that gives a tensor's holders. → whether what
+  /// look() tells has been found.
   bool learn(const nanobind::list& samples, nanobind::handle type, nanobind::object ask);
   /// Learns the place of what is 1 in the storage of `tensor`, and 0 once `change()` has run.
   bool learn_resizable(nanobind::handle tensor, nanobind::handle change);
@@ -45,6 +53,16 @@ class TensorWords {
   TensorState look(PyObject* tensor) const { return known_ ? read(tensor) : ask(tensor); }
   /// Of any object that has a version.
   TensorState look_at_any(PyObject* object) const;
+
+  /// Of an object of any kind; places are not known without the words that tell of them.
+  TensorPlace place(PyObject* object) const {
+    if (!known_ || !data_ || !offset_ || !is_tensor(object)) return {};
+    const void* implementation = implementation_of(object);
+    const void* storage = implementation ? at(implementation, storage_) : nullptr;
+    if (!storage) return {};
+    return {implementation, storage, at(storage, data_),
+            static_cast<int64_t>(reinterpret_cast<intptr_t>(at(implementation, offset_)))};
+  }
 
   /// Null: none.
   const void* storage_of(PyObject* tensor) const {
@@ -121,6 +139,7 @@ class TensorWords {
 
   bool known_ = false;
   size_t implementation_ = 0, storage_ = 0, counter_ = 0, resizable_ = 0, allocator_at_ = 0;
+  size_t data_ = 0, offset_ = 0;     // 0: not known
   const void* allocator_ = nullptr;  // null: not known
   nanobind::object type_, ask_;
   mutable std::array<nanobind::object, 2> kinds_;  // types that have been found to be tensors'

@@ -43,8 +43,14 @@ TorchCall::TorchCall(std::shared_ptr<Executable> executable, const dlpack::Excha
   for (const Result& r : results_)
     if (r.kind == ResultKind::argument || r.kind == ResultKind::argument_view)
       returned_.at(static_cast<size_t>(r.index)) = 1;
+  elements_.resize(static_cast<size_t>(plan.num_parameters));
+  writes_.assign(static_cast<size_t>(plan.num_parameters), 0);
   for (const auto& o : plan.outputs)
     if (o.mutation) written_.push_back(o.slot);
+  for (int slot : written_) {
+    const schedule::Slot& s = plan.slots[static_cast<size_t>(slot)];
+    if (s.kind == SlotKind::input) writes_.at(static_cast<size_t>(s.index)) = 1;
+  }
 }
 
 void TorchCall::State::keep(PyObject* o, size_t parameter) {
@@ -53,7 +59,16 @@ void TorchCall::State::keep(PyObject* o, size_t parameter) {
   if (owner_.returned_[parameter]) arguments_[parameter] = Py_NewRef(o);
 }
 
+// PyTorch's own word is asked where a tensor lies elsewhere than at the call before, and where the
+// graph writes: memory may be copied then.
 bool TorchCall::State::read_tensor(PyObject* o, size_t parameter) {
+  const TensorWords& words = TensorWords::of_process();
+  Elements& last = owner_.elements_[parameter];
+  if (last.begin && words.place(o) == last.place) {
+    parameters_[parameter] = last.begin;
+    keep(o, parameter);
+    return true;
+  }
   dlpack::Tensor t;
   if (owner_.exchange_->view_of_object(o, &t) != 0) return false;
   const bool readable = dlpack::in_host_memory(t.device.type) && !owner_.place_.on_device();
@@ -67,6 +82,10 @@ bool TorchCall::State::read_tensor(PyObject* o, size_t parameter) {
   }
   if (t.device.type == dlpack::external) DeviceQueue::of_process().settle(t);
   parameters_[parameter] = static_cast<char*>(t.data) + t.byte_offset;
+  if (t.device.type == dlpack::cpu && readable && !owner_.writes_[parameter]) {
+    last.place = words.place(o);
+    last.begin = last.place.data ? parameters_[parameter] : nullptr;
+  }
   keep(o, parameter);
   return true;
 }

@@ -12,6 +12,7 @@
 #include "runtime/dlpack.h"
 #include "runtime/executable.h"
 #include "stamps.h"
+#include "tensor_words.h"
 
 namespace hologram::python {
 
@@ -124,7 +125,14 @@ class TorchCall {
   std::vector<size_t> moved_;  // positions of arguments
   nanobind::object move_;
   std::vector<int> parameter_slot_, output_slot_;
+  /// Where elements began at the call before; of what graphs write nothing is known.
+  struct Elements {
+    TensorPlace place;
+    void* begin = nullptr;
+  };
+  std::vector<Elements> elements_;      // by parameter
   std::vector<char> returned_;          // by parameter: whether a result is the argument itself
+  std::vector<char> writes_;            // by parameter: whether the graph writes it
   std::vector<int> written_;            // slots of parameters that the graph writes
   std::vector<const void*> unwatched_;  // by written_: where they were, when nobody watched
   int64_t unwatched_since_ = -1;        // Writes::changes() then

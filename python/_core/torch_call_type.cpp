@@ -247,7 +247,8 @@ void bind_torch_call(nb::module_& m) {
       nb::arg("samples"), nb::arg("type"), nb::arg("ask"),
       "Learns where tensors keep what each call reads: samples are (tensor, address of its "
       "implementation, of its storage, version or -1, number of its version counter, tensors that "
-      "hold the storage); ask(tensor) gives the tensors that hold its storage where that fails. "
+      "hold the storage, address of the storage's memory, offset); ask(tensor) gives the tensors "
+      "that hold its storage where that fails. "
       "Whether it has been learned.");
   m.def(
       "learn_resizable",
@@ -275,6 +276,14 @@ void bind_torch_call(nb::module_& m) {
       },
       nb::arg("tensor"),
       "(version or -1, how many tensors hold the storage) as calls of compiled graphs see them.");
+  m.def(
+      "tensor_place",
+      [](nb::handle tensor) {
+        const TensorPlace place = TensorWords::of_process().place(tensor.ptr());
+        return nb::make_tuple(reinterpret_cast<uintptr_t>(place.data), place.offset);
+      },
+      nb::arg("tensor"),
+      "(address of the storage's memory, or 0 where it is not known; offset) likewise.");
   m.def(
       "shared_weights", [](const Executable& e) { return Stamps::shared(e.plan()); },
       nb::arg("executable"),

@@ -16,8 +16,8 @@ def watch() -> None:
     _others = 0
     _others = holders(torch.empty(1)) - 1
     groups = _groups()
-    samples = [(t, t._cdata, t.untyped_storage()._cdata, -1 if t.is_inference() else t._version, counter, len(group))
-               for group in groups for t, counter in group]  # fmt: skip
+    samples = [(t, t._cdata, t.untyped_storage()._cdata, -1 if t.is_inference() else t._version, counter, len(group),
+                t.untyped_storage().data_ptr(), t.storage_offset()) for group in groups for t, counter in group]  # fmt: skip
     if _core.learn_tensor_words(samples, torch._C.TensorBase, holders) and not _agrees():
         _core.forget_tensor_words()
     array = torch.empty(7)
@@ -40,12 +40,13 @@ def _groups() -> list:
             x = torch.nn.Parameter(torch.zeros(6)) if n % 2 else torch.zeros(6)
             for _ in range(3 + n):
                 x.add_(1)
-            group = [(x, 10 * n)] + [(x.detach(), 10 * n) for _ in range(n)]
+            group = [(x, 10 * n), (x[1 + n :], 10 * n)] + [(x.detach(), 10 * n) for _ in range(n)]
             other = x.data
             other.mul_(2)
             groups.append(group + [(other, 10 * n + 1)] if n < 3 else group)
         with torch.inference_mode():
             groups.append([(torch.zeros(6), 99)])
+        groups.append([(torch.frombuffer(bytearray(24), dtype=torch.float32), 98)])  # whose memory and its owner are two
     return groups
 
 

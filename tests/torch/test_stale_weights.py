@@ -76,12 +76,36 @@ def test_a_written_weight_is_seen(way, when, callables):
 @pytest.mark.parametrize("way", ["in place", "data held", "a flat buffer", "a state_dict held", "DLPack held"])
 def test_a_written_weight_is_seen_where_python_must_be_asked(way, callables):
     t = torch.zeros(3)
-    assert not _core.learn_tensor_words([(t, t._cdata, t.untyped_storage()._cdata, 7, 0, 1)], torch.Tensor, holders.holders)
+    assert not _core.learn_tensor_words([(t, t._cdata, t.untyped_storage()._cdata, 7, 0, 1, 0, 0)], torch.Tensor, holders.holders)
     try:
         follow(way, True, callables)
     finally:
         holders.watch()
     assert holders._agrees()
+
+
+MOVED = {  # what gives a tensor's own object other memory, or another place in it
+    "its data": lambda x: setattr(x, "data", torch.randn(4, 6)),
+    "shared": lambda x: x.share_memory_(),
+    "another offset": lambda x: x.set_(x.untyped_storage(), 3, (4, 6), (6, 1)),
+    "grown": lambda x: x.detach().resize_(400, 6).resize_(4, 6),
+    "its storage grown": lambda x: x.untyped_storage().resize_(40_000),
+}
+
+
+@pytest.mark.parametrize("how", MOVED)
+@pytest.mark.parametrize("made", [torch.Tensor, nn.Parameter])
+@torch.no_grad()
+def test_an_argument_is_read_where_it_lies_now(made, how):
+    x, w = made(torch.randn(400)[:24].view(4, 6)), torch.randn(6, 5)
+    calls = [(compile_fresh(f), f) for f in (lambda: (x * 2 + 1).tanh(), lambda: x @ w)]
+    for n in range(4):
+        for call, f in calls:
+            torch.testing.assert_close(call(), f())
+        assert _core.tensor_place(x) == (x.untyped_storage().data_ptr(), x.storage_offset())
+        if n:
+            MOVED[how](x)
+        x.data.add_(1)
 
 
 def compared(call) -> int:
