@@ -99,11 +99,11 @@ def test_blocks_that_share_a_graph_keep_weights_each():
         assert [packings(blocks, x, 1) for _ in range(4)] == [2, 1, 0, 0]
         del blocks[0]
         assert packings(blocks, x, 1) == 0
-        assert hologram_torch.stats()["memory"]["packed_weights"] == packed - packed // 4
+        assert hologram_torch.stats()["memory"]["packed_weights"] == packed - MIB
         del blocks[:2]
         for _ in range(70):
             blocks[0](x)
-        assert hologram_torch.stats()["memory"]["packed_weights"] == packed // 4
+        assert hologram_torch.stats()["memory"]["packed_weights"] == packed - 3 * MIB
 
 
 def test_blocks_that_tie_their_first_weight_keep_the_others_each():

@@ -173,11 +173,11 @@ class OnnxRecorder(Recorder):
         self._forget()
         super().next_graph()
 
-    def argument(self, leaf):
+    def argument(self, leaf, scalar=False):
         dims = type(self).declared
         self._dims = dims[self.leaves] if self.leaves < len(dims) else None
         try:
-            return super().argument(leaf)
+            return super().argument(leaf, scalar)
         finally:
             self._dims = None
 
