@@ -211,7 +211,8 @@ def test_a_server_joins_requests_for_tokens(model, served):
     made = [model.generate(torch.tensor([a["ids"]]), max_new_tokens=a["max_new_tokens"], do_sample=False)[0] for a in asked]
     alone = [tokens[len(a["ids"]) :] for tokens, a in zip(made, asked)]
     wrong = [{"ids": [-1]}, {"ids": []}, {"ids": [1], "max_new_tokens": 99}, {"ids": [1], "temperatur": 1}, {"ids": [1], "top_p": 0}]
-    wrong += [{"ids": [1], name: value} for name, value in (("top_p", "1"), ("temperature", None), ("eos", [[1], [2]]), ("eos", [1, [2]]))]
+    others = ("top_p", "1"), ("temperature", None), ("eos", [[1], [2]]), ("eos", [1, [2]])
+    wrong += [{"ids": [10**6]}, *({"ids": [1], name: value} for name, value in others)]
     async def talk(client, service):
         answers = await asyncio.gather(*[client.post("/generate", json=a) for a in [*asked, wrong[0]]])
         assert answers.pop().status_code == 422
