@@ -32,6 +32,14 @@ def holders(tensor) -> int:
     return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) - _others
 
 
+def overlap(*pair) -> bool:
+    """Whether the memory from the first to the last element of two tensors has bytes in common."""
+    if not all(t.numel() for t in pair):
+        return False
+    ends = [t.data_ptr() + (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))) * t.element_size() for t in pair]
+    return max(t.data_ptr() for t in pair) < min(ends)
+
+
 def _groups() -> list:
     """Groups of tensors over one storage, each with the number of its version counter."""
     groups = []

@@ -10,6 +10,7 @@ import threading
 import torch
 from hologram import _core
 
+from .. import holders
 from . import capture, fallback, lazily, numbers, tensors
 
 calls = collections.Counter()  # of those that Python has served
@@ -157,17 +158,9 @@ def apart(written, flat) -> bool:
             return False
         mine = t.untyped_storage().data_ptr()
         for other in tensors.among(flat):
-            if other is not t and other.untyped_storage().data_ptr() == mine and _overlap(t, other):
+            if other is not t and other.untyped_storage().data_ptr() == mine and holders.overlap(t, other):
                 return False
     return True
-
-
-def _overlap(*pair) -> bool:
-    """Whether the memory from the first to the last element of two tensors has bytes in common."""
-    if not all(t.numel() for t in pair):
-        return False
-    ends = [t.data_ptr() + (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))) * t.element_size() for t in pair]
-    return max(t.data_ptr() for t in pair) < min(ends)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from .. import lowering
+from .. import holders, lowering
 from ..graph.symbols import Unsupported
 from . import decomp, matrices, recurrent, rewrite, unfold
 
@@ -34,14 +34,11 @@ APART = "name one of them alone, or clone() the other"
 
 def sharing_memory(tensors, among=None):
     """Two names of tensors whose memory overlaps, the first one of `among`; None."""
-    spans = {}
-    for name, t in tensors.items():
-        if isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t) and t.layout is torch.strided and t.numel():
-            size = sum((n - 1) * stride for n, stride in zip(t.shape, t.stride())) + 1
-            spans[name] = t.data_ptr(), t.data_ptr() + size * t.element_size()
-    for name in spans if among is None else spans.keys() & among:
-        for other, (begin, end) in spans.items():
-            if other != name and begin < spans[name][1] and spans[name][0] < end:
+    plain = {name: t for name, t in tensors.items() if isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t)}
+    plain = {name: t for name, t in plain.items() if t.layout is torch.strided}
+    for name in plain if among is None else filter(among.__contains__, plain):
+        for other in plain:
+            if other != name and holders.overlap(plain[name], plain[other]):
                 return name, other
     return None
 

@@ -20,7 +20,9 @@ struct Processor {
   double tile_share;      ///< of the tile products' peak, three terms from the second level
   int64_t first_level, second_level;  ///< caches of a core, in bytes
   double second_level_rate;           ///< bytes in a cycle that the second one gives
-  int64_t row_fetch;  ///< bytes ahead of itself that a row fetches; 0: hardware alone is faster
+  /// Bytes ahead of itself that a row fetches; 0: hardware alone is faster, of weights of few bits
+  /// too.
+  int64_t row_fetch;
   /// Time of whole float32 models by multiply-adds over that by one, two and three bf16 terms on
   /// tiles, measured with these kernels.
   std::array<double, 3> terms_gain;
